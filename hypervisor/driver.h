@@ -1,0 +1,177 @@
+// The driver port: what Maré asks of a hypervisor on one host. Designed for two real ones (libvirt with
+// QEMU, Xen's libxl) and a simulated one; tests/contract holds every backend to this text.
+//
+// Every call is short and idempotent: asking twice is as good as once, and after a crash of either side the
+// same call tells the truth. Nothing here waits for a migration: begin_outgoing() starts it and returns,
+// outgoing() says how far it is. save() and restore() may take as long as the memory takes to write.
+//
+// Threads: all methods may be called from several threads at once.
+// Absent is a value, not an error: observe() of an unknown VM answers Copy::Absent.
+// A call that could not be made is Unavailable; one that broke midway is OutcomeUnknown, never Failed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/net.h"
+#include "orchestrator/core/result.h"
+#include "orchestrator/core/units.h"
+#include "orchestrator/model/entities.h"
+#include "orchestrator/model/migration_state.h"
+
+namespace mare {
+
+/// Names one incarnation of a VM. The uuid decides: a copy with the same name and another uuid is foreign.
+struct VmKey {
+  VmId id;
+  std::string uuid;
+};
+
+/// Everything that a host needs to run a VM. Hosts see the image's files under the same path.
+struct VmSpec {
+  VmId id;
+  std::string uuid;
+  MacAddress mac;
+  Ipv4Address ip;  // for announcements; the guest sets it itself
+  Bytes memory;
+  int vcpus = 1;
+  std::string kernel;
+  std::string initrd;
+  std::string kernel_args;
+  VmKey key() const { return {id, uuid}; }
+};
+
+struct HostFacts {
+  std::string hypervisor;  // "qemu 10.0.2 (tcg), libvirt 11.3.0"
+  Bytes memory;            // that VMs may use, in all
+  int cpus = 0;
+  Bytes vm_overhead;            // a VM takes this much on top of its memory
+  bool accelerated = false;     // KVM or Xen, not emulation
+  bool live_migration = false;  // and if not:
+  std::string live_migration_why;
+  std::string agent_version;
+};
+
+/// How far the source is with sending one VM.
+enum class OutgoingPhase : std::uint8_t {
+  None,        // no migration of this VM is known here
+  PreCopying,  // rounds are sent, the VM runs here
+  Switching,   // the VM is paused here for the last round
+  Completed,   // the hypervisor says that the destination has it
+  Failed,
+  Cancelled,
+};
+std::string_view to_string(OutgoingPhase phase);
+std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text);
+
+struct OutgoingStatus {
+  OutgoingPhase phase = OutgoingPhase::None;
+  OperationId operation;  // that began it; empty when the agent restarted since
+  std::string error;      // the hypervisor's own words when Failed
+  std::vector<Round> rounds;
+  Bytes memory_total;
+  Bytes transferred;
+  Bytes remaining;
+  double dirty_bytes_per_s = 0;
+  Microseconds elapsed{0};
+  WallTime paused_at{0};  // when the source's copy stopped for the last round, 0 if it did not
+};
+
+/// One copy of a VM as this host sees it.
+struct VmObservation {
+  VmKey key;
+  Copy copy = Copy::Absent;
+  bool sending = false;  // a migration of it out of this host is running right now
+  Bytes memory;          // of the VM
+  /// Lines on its console that tell of a sick guest kernel (BUG, Oops, panic, ...), since its start here.
+  int console_faults = 0;
+  std::string console_first_fault;
+};
+
+struct VmStatistics {
+  Microseconds cpu_time{0};  // of all vCPUs; the guest's progress
+  Bytes resident;            // of the hypervisor's process
+  std::uint64_t received_bytes = 0;
+  std::uint64_t sent_bytes = 0;
+};
+
+/// What both ends of a migration must know.
+struct MigrationTicket {
+  OperationId operation;
+  VmSpec vm;
+  std::optional<BytesPerSecond> bandwidth_limit;
+  std::optional<Milliseconds> downtime_limit;
+};
+
+/// Where to send to; made by the destination, opaque to everybody but the source's backend.
+struct IncomingEndpoint {
+  std::string uri;
+};
+
+/// What the destination knows of an arrival.
+struct ArrivalReport {
+  VmObservation seen;
+  std::optional<Microseconds> downtime;    // the hypervisor's figure
+  std::optional<Microseconds> total_time;  // the hypervisor's figure
+  Bytes transferred;                       // the hypervisor's figure, 0 if unknown
+  WallTime resumed_at{0};                  // when the copy began to run here
+  WallTime announced_at{0};                // when the first frame was on the wire, 0 if none was
+  int announcements = 0;                   // frames sent so far
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  virtual Result<HostFacts> facts() = 0;
+  /// Every copy of ours on this host. Foreign VMs are not listed.
+  virtual Result<std::vector<VmObservation>> list() = 0;
+  virtual Result<VmObservation> observe(const VmKey& vm) = 0;
+
+  /// Starts a VM; ok if that incarnation runs already. AlreadyExists: another incarnation of that name is
+  /// here. ResourceExhausted: no memory. On error nothing of it is left.
+  virtual Status start(const VmSpec& vm) = 0;
+  /// Ends a copy at once, in any state, also a half received one; ok if there is none.
+  virtual Status destroy(const VmKey& vm) = 0;
+  virtual Status pause(const VmKey& vm) = 0;
+  virtual Status resume(const VmKey& vm) = 0;
+  /// Writes the VM's whole state to a new file and ends the copy. On error it runs on and no file is left.
+  virtual Status save(const VmKey& vm, const std::string& path) = 0;
+  /// Starts a VM from a file of save(); it goes on where it was. The file stays.
+  virtual Status restore(const VmSpec& vm, const std::string& path) = 0;
+  virtual Result<VmStatistics> statistics(const VmKey& vm) = 0;
+
+  /// Destination: gets ready to receive and says where. No copy runs here because of it. From now on this
+  /// host announces the VM's address by itself at the moment that the copy begins to run.
+  virtual Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) = 0;
+  /// Source: starts sending; ok if this operation's migration is running already.
+  /// Conflict: another migration of the VM runs. NotFound: no such copy here.
+  virtual Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) = 0;
+  /// Source: how far it is. Kept for a while after the end; None after a restart with nothing running.
+  virtual Result<OutgoingStatus> outgoing(const VmKey& vm) = 0;
+  /// Source: asks a running migration to stop. Ok also when none runs; the VM's copy decides what it came to.
+  virtual Status cancel_outgoing(const VmKey& vm) = 0;
+  /// Destination: what is here. Idempotent, any time after prepare_incoming().
+  virtual Result<ArrivalReport> arrival(const VmKey& vm) = 0;
+  /// Destination: forgets the preparation; a copy that has not run is destroyed, a running one is left.
+  virtual Status discard_incoming(const VmKey& vm) = 0;
+  /// Destination: announces the VM's addresses on the network again (also without a migration).
+  virtual Status announce(const VmSpec& vm) = 0;
+};
+
+/// A backend that needs the address announced calls this; netarp implements it, tests count it.
+class Announcer {
+ public:
+  virtual ~Announcer() = default;
+  /// Starts the repeated announcement of a MAC with its address and returns at once; the answer is the time
+  /// at which the first frame was handed to the kernel.
+  virtual Result<WallTime> announce(const MacAddress& mac, Ipv4Address ip) = 0;
+  /// Frames sent for that MAC since its last announce().
+  virtual int frames_sent(const MacAddress& mac) const = 0;
+};
+
+}  // namespace mare

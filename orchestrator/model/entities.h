@@ -1,0 +1,153 @@
+// What Maré knows about: hosts, pools, VMs, jobs, operations, migrations. Values only.
+// The store keeps them, the engine changes them, the REST API shows them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/net.h"
+#include "orchestrator/core/units.h"
+#include "orchestrator/model/states.h"
+
+namespace mare {
+
+struct Host {
+  HostId id;
+  std::string address;  // "10.77.0.11:7412", or "sim:///h1" for a simulated one
+  HostAdmin admin = HostAdmin::Active;
+  HostHealth health = HostHealth::Unknown;  // last heard; refreshed by heartbeats
+  std::string health_reason;                // "" while Up
+  Bytes memory;                             // what VMs may use
+  int cpus = 0;
+  Bytes vm_overhead;       // of each VM, on top of its memory
+  std::string hypervisor;  // "qemu 10.0.2 (tcg), libvirt 11.3.0"
+  bool live_migration = false;
+  WallTime added{0};
+  WallTime last_seen{0};
+};
+
+struct Pool {
+  PoolId id;
+  std::string image;          // name
+  std::string image_version;  // fixed at creation
+  int size = 0;               // VMs wanted
+  Bytes memory;               // of each VM
+  int vcpus = 1;
+  std::string token;  // shared by the pool's guests; never shown by the API
+  std::vector<HostId> hosts;  // placement limited to these; empty: all
+  WallTime created{0};
+};
+
+struct Vm {
+  VmId id;
+  PoolId pool;
+  int index = 0;
+  std::string uuid;  // of this incarnation; a new start has a new one
+  MacAddress mac;
+  Ipv4Address ip;
+  Bytes memory;
+  int vcpus = 1;
+  VmState state = VmState::Stopped;
+  std::optional<HostId> host;  // where its one running copy is; none when stopped
+  std::string reason;          // why it is Failed or Lost
+  WallTime created{0};
+  WallTime started{0};
+};
+
+struct Job {
+  JobId id;
+  std::string name;
+  PoolId pool;
+  std::vector<std::string> command;      // program and arguments
+  std::vector<std::string> environment;  // "K=V"
+  int ranks = 1;
+  JobState state = JobState::Queued;
+  std::optional<int> exit_code;  // of the program; 128+signal when it was killed
+  std::string reason;
+  std::vector<VmId> vms;  // rank i runs in vms[i]; the first one runs mpirun
+  std::uint64_t output_bytes = 0;
+  WallTime created{0};
+  WallTime started{0};
+  WallTime ended{0};
+};
+
+/// A persisted unit of work.
+struct Operation {
+  OperationId id;
+  OperationKind kind = OperationKind::VmStart;
+  std::string target;  // the id of what it works on
+  std::string state;   // of the kind's own table
+  Outcome outcome = Outcome::Pending;
+  std::string reason;                 // in words, also after success where there is something to say
+  std::string error_code;             // to_string(Code), "" while none
+  std::optional<OperationId> parent;  // set for a child
+  bool cancel_requested = false;
+  int attempt = 0;      // times a process took it up (1 on a normal day)
+  std::string request;  // JSON, as checked
+  double progress = 0;  // 0 to 1; may be lost
+  WallTime created{0};
+  WallTime started{0};
+  WallTime ended{0};
+  WallTime deadline{0};  // 0: none
+  bool finished() const { return outcome != Outcome::Pending; }
+};
+
+/// One line of an operation's append-only history.
+struct OperationEvent {
+  std::uint64_t seq = 0;
+  OperationId operation;
+  WallTime at{0};
+  std::string from;
+  std::string event;
+  std::string to;
+  std::string detail;
+};
+
+/// A pre-copy round; round 0 sends everything.
+struct Round {
+  int index = 0;
+  Microseconds started{0};  // since the migration's start
+  Microseconds duration{0};
+  Bytes sent;
+  Bytes remaining;  // at its end
+  double dirty_bytes_per_s = 0;
+};
+
+/// The lasting record of a migration; its id is its operation's.
+struct Migration {
+  OperationId id;
+  VmId vm;
+  HostId source;
+  HostId destination;
+  std::optional<BytesPerSecond> bandwidth_limit;
+  std::optional<Milliseconds> downtime_limit;
+  // Measured; empty until known.
+  std::vector<Round> rounds;
+  Bytes memory_total;
+  Bytes transferred;
+  Bytes remaining;
+  std::optional<Microseconds> total_time;
+  std::optional<Microseconds> downtime_hypervisor;  // as the hypervisor reports
+  std::optional<Microseconds> downtime_guest;       // lost by the guest's clock
+  std::optional<Microseconds> downtime_peers;       // longest silence on the network
+  std::optional<Microseconds> announce_delay;  // from the destination's resume to the first ARP
+  int announcements = 0;                       // frames sent
+  WallTime switched{0};                        // when the destination's copy ran
+  std::vector<JobId> jobs;                     // running on the VM at the time
+};
+
+/// Anything worth telling, in order; `/events` streams these.
+struct Event {
+  std::uint64_t seq = 0;
+  WallTime at{0};
+  std::string topic;  // "host", "pool", "vm", "job", "operation", "migration"
+  std::string subject;
+  std::string type;  // "vm.state", "operation.state", ...
+  std::string data;  // JSON object
+};
+
+}  // namespace mare

@@ -1,0 +1,115 @@
+#include "orchestrator/model/migration_state.h"
+
+#include <array>
+#include <utility>
+
+namespace mare {
+namespace {
+using S = MigrationState;
+using E = MigrationEvent;
+
+struct Transition {
+  S from;
+  E event;
+  S to;
+};
+
+constexpr std::array kTable{
+    Transition{S::Planned, E::Reserve, S::Reserved},
+    Transition{S::Planned, E::Abort, S::Failed},
+    Transition{S::Reserved, E::StartPreCopy, S::PreCopying},
+    Transition{S::Reserved, E::Abort, S::Aborting},
+    Transition{S::PreCopying, E::Switch, S::Switching},
+    Transition{S::PreCopying, E::DestinationRuns, S::Committed},
+    Transition{S::PreCopying, E::Abort, S::Aborting},
+    Transition{S::PreCopying, E::Ambiguous, S::NeedsOperator},
+    Transition{S::Switching, E::DestinationRuns, S::Committed},
+    Transition{S::Switching, E::Abort, S::Aborting},
+    Transition{S::Switching, E::Ambiguous, S::NeedsOperator},
+    Transition{S::Committed, E::Announced, S::Done},
+    Transition{S::Aborting, E::SourceRuns, S::Failed},
+    // The abort lost the race: the switch was done when it arrived.
+    Transition{S::Aborting, E::DestinationRuns, S::Committed},
+    Transition{S::Aborting, E::Ambiguous, S::NeedsOperator},
+};
+
+constexpr std::array<std::pair<S, std::string_view>, 9> kStates{{
+    {S::Planned, "Planned"},
+    {S::Reserved, "Reserved"},
+    {S::PreCopying, "PreCopying"},
+    {S::Switching, "Switching"},
+    {S::Committed, "Committed"},
+    {S::Aborting, "Aborting"},
+    {S::Done, "Done"},
+    {S::Failed, "Failed"},
+    {S::NeedsOperator, "NeedsOperator"},
+}};
+constexpr std::array<std::pair<E, std::string_view>, 8> kEvents{{
+    {E::Reserve, "Reserve"},
+    {E::StartPreCopy, "StartPreCopy"},
+    {E::Switch, "Switch"},
+    {E::DestinationRuns, "DestinationRuns"},
+    {E::Announced, "Announced"},
+    {E::Abort, "Abort"},
+    {E::SourceRuns, "SourceRuns"},
+    {E::Ambiguous, "Ambiguous"},
+}};
+constexpr std::array<std::pair<Copy, std::string_view>, 5> kCopies{{
+    {Copy::Absent, "absent"},
+    {Copy::Incoming, "incoming"},
+    {Copy::Running, "running"},
+    {Copy::Paused, "paused"},
+    {Copy::Unknown, "unknown"},
+}};
+
+template <typename T, std::size_t N>
+std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "?";
+}
+
+template <typename T, std::size_t N>
+std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& names,
+                          std::string_view text) {
+  for (const auto& [value, name] : names) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+}  // namespace
+
+std::string_view to_string(MigrationState value) { return name_of(kStates, value); }
+std::string_view to_string(MigrationEvent value) { return name_of(kEvents, value); }
+std::string_view to_string(Copy value) { return name_of(kCopies, value); }
+std::optional<MigrationState> migration_state_from(std::string_view text) {
+  return value_of(kStates, text);
+}
+std::optional<Copy> copy_from(std::string_view text) { return value_of(kCopies, text); }
+
+std::optional<MigrationState> next(MigrationState from, MigrationEvent event) {
+  for (const auto& row : kTable) {
+    if (row.from == from && row.event == event) return row.to;
+  }
+  return std::nullopt;
+}
+
+MigrationEvent recover(MigrationState state, CopyPair seen) {
+  if (state == S::Committed) return E::DestinationRuns;  // Only announcing and verifying are left.
+  // Nothing was sent yet, so there is nothing at the destination that could matter.
+  if (state == S::Planned || state == S::Reserved) return E::Abort;
+  const bool source_runs = seen.source == Copy::Running;
+  const bool destination_runs = seen.destination == Copy::Running;
+  if (source_runs && destination_runs) return E::Ambiguous;
+  if (seen.source == Copy::Unknown || seen.destination == Copy::Unknown) return E::Ambiguous;
+  if (destination_runs) return E::DestinationRuns;
+  // The source's copy is the only whole one until the destination runs; without it no step is safe.
+  if (seen.source == Copy::Absent || seen.source == Copy::Incoming) return E::Ambiguous;
+  if (state == S::Aborting && source_runs && seen.destination == Copy::Absent) {
+    return E::SourceRuns;
+  }
+  return E::Abort;  // The source is whole; repeating an abort is harmless.
+}
+
+}  // namespace mare

@@ -1,0 +1,68 @@
+// The life of a migration (stages of Clark et al., NSDI'05) and the one pure function that decides,
+// after any crash, what is true of it. Post-copy will get states of its own: it can't go back.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mare {
+
+enum class MigrationState : std::uint8_t {
+  Planned,        // checked and accepted; nothing reserved
+  Reserved,       // memory at the destination is accounted for
+  PreCopying,     // the source was or will be told to send; the VM runs at the source
+  Switching,      // the source's copy was seen paused for the last round; can't be cancelled
+  Committed,      // the destination's copy runs; VM.host names it
+  Aborting,       // giving up: the destination's copy goes first, then the source goes on
+  Done,           // announced and verified
+  Failed,         // the VM runs at the source as before
+  NeedsOperator,  // what was observed allows no safe step
+};
+
+enum class MigrationEvent : std::uint8_t {
+  Reserve,          // room was found at the destination
+  StartPreCopy,     // intent to send
+  Switch,           // the source's copy paused
+  DestinationRuns,  // the destination's copy runs, the source's is gone
+  Announced,        // ARP sent, guest verified
+  Abort,            // refused, failed or cancelled
+  SourceRuns,       // the source's copy runs, the destination's is gone
+  Ambiguous,        // two copies, none, or nobody can tell
+};
+
+/// Where one host's copy of a VM stands. A silent host is Unknown, not Absent.
+enum class Copy : std::uint8_t {
+  Absent,
+  Incoming,  // being received; has not run
+  Running,
+  Paused,
+  Unknown,
+};
+
+/// Both hosts' copies, read at about the same time with no migration job running at the source.
+struct CopyPair {
+  Copy source = Copy::Unknown;
+  Copy destination = Copy::Unknown;
+};
+
+std::string_view to_string(MigrationState value);
+std::string_view to_string(MigrationEvent value);
+std::string_view to_string(Copy value);
+std::optional<MigrationState> migration_state_from(std::string_view text);
+std::optional<Copy> copy_from(std::string_view text);
+
+constexpr bool is_final(MigrationState state) {
+  return state == MigrationState::Done || state == MigrationState::Failed ||
+         state == MigrationState::NeedsOperator;
+}
+
+/// The table; nothing when the event makes no sense in that state. Pure.
+std::optional<MigrationState> next(MigrationState from, MigrationEvent event);
+
+/// What a migration found in `state` must be told, from what both hosts show. Total and pure.
+/// Never called while the source still sends: the engine waits for that job to end first.
+MigrationEvent recover(MigrationState state, CopyPair seen);
+
+}  // namespace mare

@@ -1,0 +1,56 @@
+// The states of every entity and, for operations, the tables of transitions. All pure.
+// A state's name says what is durably true when a row carries it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mare {
+
+enum class HostAdmin : std::uint8_t { Active, Draining, Drained };
+enum class HostHealth : std::uint8_t { Unknown, Up, Down };
+enum class VmState : std::uint8_t {
+  Stopped,    // no copy anywhere
+  Starting,   // a start was committed; a copy may exist on `host`
+  Running,    // one copy on `host`, guest answered
+  Migrating,  // one copy, on `host` (the source) until the migration is Committed
+  Stopping,   // a stop was committed
+  Failed,     // start failed or the guest died; no copy
+  Lost,       // its host is silent: a copy may be there
+};
+enum class JobState : std::uint8_t { Queued, Starting, Running, Succeeded, Failed, Cancelled };
+enum class OperationKind : std::uint8_t {
+  HostAdd,
+  HostRemove,
+  HostDrain,
+  PoolCreate,
+  PoolDelete,
+  VmStart,
+  VmStop,
+  VmMigrate,
+  JobRun,
+};
+enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
+
+std::string_view to_string(HostAdmin value);
+std::string_view to_string(HostHealth value);
+std::string_view to_string(VmState value);
+std::string_view to_string(JobState value);
+std::string_view to_string(OperationKind value);
+std::string_view to_string(Outcome value);
+std::optional<HostAdmin> host_admin_from(std::string_view text);
+std::optional<HostHealth> host_health_from(std::string_view text);
+std::optional<VmState> vm_state_from(std::string_view text);
+std::optional<JobState> job_state_from(std::string_view text);
+std::optional<OperationKind> operation_kind_from(std::string_view text);
+std::optional<Outcome> outcome_from(std::string_view text);
+
+/// May a job in this state still change?
+constexpr bool is_final(JobState state) {
+  return state == JobState::Succeeded || state == JobState::Failed || state == JobState::Cancelled;
+}
+
+}  // namespace mare
