@@ -1,0 +1,139 @@
+// The engine: takes requests, keeps operations going until they end, and picks them up after a crash.
+//
+// Threads: submit_*() and cancel() may be called from any thread; they check, commit the operation and wake
+// the engine. step() belongs to one thread, which owns all operations. Blocking calls (drivers, guests) run
+// through the Executor and come back as messages to that thread.
+// What survives a crash: everything. State is committed before it is acted on; a new Engine on the same
+// store goes on with every unfinished operation.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "hypervisor/driver.h"
+#include "hypervisor/guest_port.h"
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/log.h"
+#include "orchestrator/core/result.h"
+#include "orchestrator/core/rng.h"
+#include "orchestrator/engine/requests.h"
+#include "orchestrator/store/store.h"
+
+namespace mare::engine {
+
+/// Where blocking calls run. The real one is a bounded pool of threads, the simulated one a queue.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Runs `work` later, off the engine's thread. Calls of one lane (a host, a guest) may be limited.
+  virtual void run(const std::string& lane, std::function<void()> work) = 0;
+};
+
+/// Finds the driver of a host; makes it from the address at first use.
+class DriverDirectory {
+ public:
+  virtual ~DriverDirectory() = default;
+  /// InvalidArgument (field "address") when the address is not one that this build can reach.
+  virtual Result<std::shared_ptr<Driver>> driver(const HostId& host, const std::string& address) = 0;
+  virtual void forget(const HostId& host) = 0;
+};
+
+/// An image as hosts and guests see it.
+struct ImageFacts {
+  std::string name;
+  std::string version;
+  std::string kernel;       // path on the hosts
+  std::string initrd;       // path on the hosts
+  std::string root;         // path on the NFS server
+  std::string kernel_args;  // base kernel line
+  Bytes min_memory;
+  WallTime created{0};
+  std::uint64_t size_bytes = 0;
+  std::vector<std::string> packages;
+};
+
+class ImageCatalog {
+ public:
+  virtual ~ImageCatalog() = default;
+  /// NotFound names the image and how to build it. version "": the current one.
+  virtual Result<ImageFacts> find(const std::string& name, const std::string& version) = 0;
+  virtual Result<std::vector<ImageFacts>> list() = 0;
+};
+
+struct Settings {
+  Ipv4Subnet vm_subnet;        // VMs get addresses from here
+  int vm_prefix_length = 24;   // of the network that they are on
+  std::string nfs_server;      // as guests reach it
+  std::string nfs_jobs = "/jobs";
+  std::string jobs_directory;  // where this process keeps jobs' outputs
+  Milliseconds poll{100};               // of a running migration
+  Milliseconds job_poll{250};
+  Milliseconds heartbeat{1000};
+  int heartbeat_misses = 3;             // then the host is Down
+  Seconds boot_timeout{180};
+  Seconds shutdown_timeout{15};
+  Seconds unreachable_timeout{60};      // how long an operation waits for a silent host before it gives up
+  Microseconds probe_period{5000};
+};
+
+struct Ports {
+  store::Store& store;
+  DriverDirectory& drivers;
+  GuestPort& guests;
+  ImageCatalog& images;
+  Executor& executor;
+  Clock& clock;
+  Rng& rng;
+  Log& log;
+};
+
+class Engine {
+ public:
+  /// `after_commit`, for tests of crashes: called after each committed state of an operation.
+  using AfterCommit = std::function<void(const Operation&)>;
+
+  Engine(Ports ports, Settings settings, AfterCommit after_commit = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Each answers the accepted operation (state as committed), or an error that changed nothing.
+  Result<Operation> submit(const HostAddRequest& request);
+  Result<Operation> submit(const HostRemoveRequest& request);
+  Result<Operation> submit(const HostDrainRequest& request);
+  Result<Operation> submit(const PoolCreateRequest& request);
+  Result<Operation> submit(const PoolDeleteRequest& request);
+  Result<Operation> submit(const VmStartRequest& request);
+  Result<Operation> submit(const VmStopRequest& request);
+  Result<Operation> submit(const MigrateRequest& request);
+  /// The operation's target is the new job's id.
+  Result<Operation> submit(const JobSubmitRequest& request);
+  /// FailedPrecondition when it is too late (a migration that switches) or it has ended.
+  Result<Operation> cancel(const OperationId& id);
+  /// Takes a drained host into use again. At once, no operation.
+  Result<Host> activate(const HostId& id);
+
+  /// Picks up what an earlier process left unfinished. Call once, before the first step().
+  Status recover();
+  /// Handles every message and timer that is due; answers when the next timer is due.
+  MonotonicTime step();
+  /// Blocks the engine's thread in step() and waits until stop().
+  void run();
+  void stop();
+
+  /// Is the store writable and the engine's thread alive? For /readyz.
+  Status ready() const;
+  /// Called (on any thread) whenever something was committed, so that followers of events can look.
+  void on_change(std::function<void()> callback);
+  const Settings& settings() const;
+  /// File with the output of a job so far.
+  std::string output_file(const JobId& job) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mare::engine

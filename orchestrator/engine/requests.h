@@ -1,0 +1,59 @@
+// What can be asked of the engine, as values. REST makes them, submit checks them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/units.h"
+
+namespace mare::engine {
+
+struct HostAddRequest {
+  HostId id;
+  std::string address;  // "10.77.0.11:7412" or "sim:///h1?memory_mib=4096"
+};
+struct HostRemoveRequest {
+  HostId id;
+};
+/// Moves every VM away and takes no new ones.
+struct HostDrainRequest {
+  HostId id;
+};
+struct PoolCreateRequest {
+  PoolId id;
+  std::string image = "base";
+  int size = 1;
+  Bytes memory = mebibytes(192);
+  int vcpus = 1;
+  std::vector<HostId> hosts;  // placement limited to these; empty: all
+};
+struct PoolDeleteRequest {
+  PoolId id;
+  bool force = false;  // cancel its jobs first; otherwise refuse while jobs run
+};
+struct VmStartRequest {
+  VmId id;
+  std::optional<HostId> host;  // none: placement decides
+};
+struct VmStopRequest {
+  VmId id;
+  bool force = false;  // do not ask the guest first; also while a job runs on it
+};
+struct MigrateRequest {
+  VmId vm;
+  std::optional<HostId> destination;  // none: placement decides
+  std::optional<BytesPerSecond> bandwidth_limit;
+  std::optional<Milliseconds> downtime_limit;
+  Seconds timeout{600};  // then it is cancelled and the VM stays at the source
+};
+struct JobSubmitRequest {
+  PoolId pool;
+  std::string name;  // "" : the program's name
+  std::vector<std::string> command;
+  std::vector<std::string> environment;  // "K=V"
+  int ranks = 1;
+};
+
+}  // namespace mare::engine
