@@ -1,13 +1,15 @@
-// The driver port: what Maré asks of a hypervisor on one host. Designed for two real ones (libvirt with
-// QEMU, Xen's libxl) and a simulated one; tests/contract holds every backend to this text.
+// The driver port: what Maré asks of a hypervisor on one host. Designed for two real ones (libvirt
+// with QEMU, Xen's libxl) and a simulated one; tests/contract holds every backend to this text.
 //
-// Every call is short and idempotent: asking twice is as good as once, and after a crash of either side the
-// same call tells the truth. Nothing here waits for a migration: begin_outgoing() starts it and returns,
-// outgoing() says how far it is. save() and restore() may take as long as the memory takes to write.
+// Every call is short and idempotent: asking twice is as good as once, and after a crash of either
+// side the same call tells the truth. Nothing here waits for a migration: begin_outgoing() starts
+// it and returns, outgoing() says how far it is. save() and restore() may take as long as the
+// memory takes to write.
 //
 // Threads: all methods may be called from several threads at once.
 // Absent is a value, not an error: observe() of an unknown VM answers Copy::Absent.
-// A call that could not be made is Unavailable; one that broke midway is OutcomeUnknown, never Failed.
+// A call that could not be made is Unavailable; one that broke midway is OutcomeUnknown, never
+// Failed.
 #pragma once
 
 #include <memory>
@@ -25,7 +27,8 @@
 
 namespace mare {
 
-/// Names one incarnation of a VM. The uuid decides: a copy with the same name and another uuid is foreign.
+/// Names one incarnation of a VM. The uuid decides: a copy with the same name and another uuid is
+/// foreign.
 struct VmKey {
   VmId id;
   std::string uuid;
@@ -87,7 +90,8 @@ struct VmObservation {
   Copy copy = Copy::Absent;
   bool sending = false;  // a migration of it out of this host is running right now
   Bytes memory;          // of the VM
-  /// Lines on its console that tell of a sick guest kernel (BUG, Oops, panic, ...), since its start here.
+  /// Lines on its console that tell of a sick guest kernel (BUG, Oops, panic, ...), since its start
+  /// here.
   int console_faults = 0;
   std::string console_first_fault;
 };
@@ -132,32 +136,36 @@ class Driver {
   virtual Result<std::vector<VmObservation>> list() = 0;
   virtual Result<VmObservation> observe(const VmKey& vm) = 0;
 
-  /// Starts a VM; ok if that incarnation runs already. AlreadyExists: another incarnation of that name is
-  /// here. ResourceExhausted: no memory. On error nothing of it is left.
+  /// Starts a VM; ok if that incarnation runs already. AlreadyExists: another incarnation of that
+  /// name is here. ResourceExhausted: no memory. On error nothing of it is left.
   virtual Status start(const VmSpec& vm) = 0;
   /// Ends a copy at once, in any state, also a half received one; ok if there is none.
   virtual Status destroy(const VmKey& vm) = 0;
   virtual Status pause(const VmKey& vm) = 0;
   virtual Status resume(const VmKey& vm) = 0;
-  /// Writes the VM's whole state to a new file and ends the copy. On error it runs on and no file is left.
+  /// Writes the VM's whole state to a new file and ends the copy. On error it runs on and no file
+  /// is left.
   virtual Status save(const VmKey& vm, const std::string& path) = 0;
   /// Starts a VM from a file of save(); it goes on where it was. The file stays.
   virtual Status restore(const VmSpec& vm, const std::string& path) = 0;
   virtual Result<VmStatistics> statistics(const VmKey& vm) = 0;
 
-  /// Destination: gets ready to receive and says where. No copy runs here because of it. From now on this
-  /// host announces the VM's address by itself at the moment that the copy begins to run.
+  /// Destination: gets ready to receive and says where. No copy runs here because of it. From now
+  /// on this host announces the VM's address by itself at the moment that the copy begins to run.
   virtual Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) = 0;
   /// Source: starts sending; ok if this operation's migration is running already.
   /// Conflict: another migration of the VM runs. NotFound: no such copy here.
   virtual Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) = 0;
-  /// Source: how far it is. Kept for a while after the end; None after a restart with nothing running.
+  /// Source: how far it is. Kept for a while after the end; None after a restart with nothing
+  /// running.
   virtual Result<OutgoingStatus> outgoing(const VmKey& vm) = 0;
-  /// Source: asks a running migration to stop. Ok also when none runs; the VM's copy decides what it came to.
+  /// Source: asks a running migration to stop. Ok also when none runs; the VM's copy decides what
+  /// it came to.
   virtual Status cancel_outgoing(const VmKey& vm) = 0;
   /// Destination: what is here. Idempotent, any time after prepare_incoming().
   virtual Result<ArrivalReport> arrival(const VmKey& vm) = 0;
-  /// Destination: forgets the preparation; a copy that has not run is destroyed, a running one is left.
+  /// Destination: forgets the preparation; a copy that has not run is destroyed, a running one is
+  /// left.
   virtual Status discard_incoming(const VmKey& vm) = 0;
   /// Destination: announces the VM's addresses on the network again (also without a migration).
   virtual Status announce(const VmSpec& vm) = 0;
@@ -167,8 +175,8 @@ class Driver {
 class Announcer {
  public:
   virtual ~Announcer() = default;
-  /// Starts the repeated announcement of a MAC with its address and returns at once; the answer is the time
-  /// at which the first frame was handed to the kernel.
+  /// Starts the repeated announcement of a MAC with its address and returns at once; the answer is
+  /// the time at which the first frame was handed to the kernel.
   virtual Result<WallTime> announce(const MacAddress& mac, Ipv4Address ip) = 0;
   /// Frames sent for that MAC since its last announce().
   virtual int frames_sent(const MacAddress& mac) const = 0;

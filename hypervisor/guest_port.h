@@ -1,5 +1,6 @@
-// The guest port: what Maré asks of the daemon inside a VM. Implemented by orchestrator/guestlink for real
-// guests and by hypervisor/sim for simulated ones. Short, idempotent calls, as in driver.h.
+// The guest port: what Maré asks of the daemon inside a VM. Implemented by orchestrator/guestlink
+// for real guests and by hypervisor/sim for simulated ones. Short, idempotent calls, as in
+// driver.h.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct GuestHello {
   std::string boot_id;  // another one means: the guest was booted anew
   Bytes memory_total;
   Bytes memory_available;
-  std::uint64_t taint = 0;     // /proc/sys/kernel/tainted
-  int kernel_faults = 0;       // BUG, Oops, warnings... in the kernel's log since boot
+  std::uint64_t taint = 0;  // /proc/sys/kernel/tainted
+  int kernel_faults = 0;    // BUG, Oops, warnings... in the kernel's log since boot
   std::string kernel_first_fault;
   Microseconds uptime{0};
 };
@@ -41,8 +42,8 @@ enum class RunPhase : std::uint8_t {
   Lost,  // it ran, is gone, and left no exit status
 };
 
-/// A program started in a guest; its output and exit status are files in `directory`, which is on the
-/// shared job file system, so that they outlive the guest daemon and the orchestrator.
+/// A program started in a guest; its output and exit status are files in `directory`, which is on
+/// the shared job file system, so that they outlive the guest daemon and the orchestrator.
 struct GuestRun {
   JobId id;
   std::string directory;  // "/jobs/job-1"
@@ -64,8 +65,8 @@ struct ProbeReport {
   /// Longest time between two answers; what a peer on the network sees. Includes one period.
   Microseconds longest_silence{0};
   WallTime silence_began{0};
-  /// How far the guest's monotonic clock fell behind ours from the first to the last answer; what the guest
-  /// lost. Empty when fewer than two answers came.
+  /// How far the guest's monotonic clock fell behind ours from the first to the last answer; what
+  /// the guest lost. Empty when fewer than two answers came.
   std::optional<Microseconds> clock_lost;
 };
 

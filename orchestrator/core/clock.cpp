@@ -12,8 +12,7 @@ MonotonicTime SystemClock::now() const {
 }
 
 WallTime SystemClock::wall_now() const {
-  return std::chrono::duration_cast<WallTime>(
-      std::chrono::system_clock::now().time_since_epoch());
+  return std::chrono::duration_cast<WallTime>(std::chrono::system_clock::now().time_since_epoch());
 }
 
 void SystemClock::sleep_for(std::chrono::nanoseconds duration) {

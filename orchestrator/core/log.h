@@ -20,9 +20,7 @@ class Log {
 
   void debug(std::string_view room, std::string_view text) { write(LogLevel::Debug, room, text); }
   void info(std::string_view room, std::string_view text) { write(LogLevel::Info, room, text); }
-  void warn(std::string_view room, std::string_view text) {
-    write(LogLevel::Warning, room, text);
-  }
+  void warn(std::string_view room, std::string_view text) { write(LogLevel::Warning, room, text); }
   void error(std::string_view room, std::string_view text) { write(LogLevel::Error, room, text); }
 
  private:

@@ -15,9 +15,9 @@ std::string MacAddress::text() const {
 }
 
 Result<MacAddress> MacAddress::parse(std::string_view text) {
-  const Error bad = make_error(Code::InvalidArgument,
-                               "'" + std::string(text) + "' is not a MAC address",
-                               "write it as 52:54:00:12:34:56");
+  const Error bad =
+      make_error(Code::InvalidArgument, "'" + std::string(text) + "' is not a MAC address",
+                 "write it as 52:54:00:12:34:56");
   if (text.size() != 17) return bad;
   MacAddress mac;
   for (std::size_t i = 0; i < 6; ++i) {
@@ -100,8 +100,7 @@ Result<Endpoint> Endpoint::parse(std::string_view text) {
   Endpoint endpoint;
   endpoint.host = std::string(text.substr(0, colon));
   const auto digits = text.substr(colon + 1);
-  const auto parsed =
-      std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
   if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size()) return bad;
   for (const char c : endpoint.host) {
     if (static_cast<unsigned char>(c) <= ' ' || c == '/') return bad;

@@ -59,7 +59,7 @@ inline Error field_error(std::string field, std::string message, std::string rem
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit
+  Result(T value) : content_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
   Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
 
   bool ok() const { return content_.index() == 0; }
@@ -100,6 +100,8 @@ class [[nodiscard]] Status : public Result<Unit> {
   Status(Error error) : Result<Unit>(std::move(error)) {}  // NOLINT: implicit
 };
 
-inline Status ok_status() { return {}; }
+inline Status ok_status() {
+  return {};
+}
 
 }  // namespace mare

@@ -40,8 +40,8 @@ std::string make_hex(Rng& rng, std::size_t bytes) {
 
 std::string make_uuid(Rng& rng) {
   std::string hex = make_hex(rng, 16);
-  hex[12] = '4';                                  // version 4
-  hex[16] = kHex[8 + (rng.next() & 0x3U)];        // variant 10
+  hex[12] = '4';                            // version 4
+  hex[16] = kHex[8 + (rng.next() & 0x3U)];  // variant 10
   return hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" +
          hex.substr(16, 4) + "-" + hex.substr(20);
 }

@@ -18,7 +18,8 @@ class Rng {
   bool chance(double probability) { return unit() < probability; }
 };
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, good enough for simulation, not for secrets.
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, good enough for simulation, not for
+/// secrets.
 class SeededRng final : public Rng {
  public:
   explicit SeededRng(std::uint64_t seed) : state_(seed) {}

@@ -16,8 +16,12 @@ struct Bytes {
   auto operator<=>(const Bytes&) const = default;
   constexpr double mib() const { return static_cast<double>(count) / (1024.0 * 1024.0); }
 };
-constexpr Bytes mebibytes(std::uint64_t n) { return Bytes{n * 1024 * 1024}; }
-constexpr Bytes operator+(Bytes a, Bytes b) { return Bytes{a.count + b.count}; }
+constexpr Bytes mebibytes(std::uint64_t n) {
+  return Bytes{n * 1024 * 1024};
+}
+constexpr Bytes operator+(Bytes a, Bytes b) {
+  return Bytes{a.count + b.count};
+}
 /// Never below zero.
 constexpr Bytes operator-(Bytes a, Bytes b) {
   return Bytes{a.count > b.count ? a.count - b.count : 0};

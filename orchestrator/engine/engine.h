@@ -1,9 +1,10 @@
-// The engine: takes requests, keeps operations going until they end, and picks them up after a crash.
+// The engine: takes requests, keeps operations going until they end, and picks them up after a
+// crash.
 //
-// Threads: submit_*() and cancel() may be called from any thread; they check, commit the operation and wake
-// the engine. step() belongs to one thread, which owns all operations. Blocking calls (drivers, guests) run
-// through the Executor and come back as messages to that thread.
-// What survives a crash: everything. State is committed before it is acted on; a new Engine on the same
+// Threads: submit_*() and cancel() may be called from any thread; they check, commit the operation
+// and wake the engine. step() belongs to one thread, which owns all operations. Blocking calls
+// (drivers, guests) run through the Executor and come back as messages to that thread. What
+// survives a crash: everything. State is committed before it is acted on; a new Engine on the same
 // store goes on with every unfinished operation.
 #pragma once
 
@@ -27,7 +28,8 @@ namespace mare::engine {
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// Runs `work` later, off the engine's thread. Calls of one lane (a host, a guest) may be limited.
+  /// Runs `work` later, off the engine's thread. Calls of one lane (a host, a guest) may be
+  /// limited.
   virtual void run(const std::string& lane, std::function<void()> work) = 0;
 };
 
@@ -36,7 +38,8 @@ class DriverDirectory {
  public:
   virtual ~DriverDirectory() = default;
   /// InvalidArgument (field "address") when the address is not one that this build can reach.
-  virtual Result<std::shared_ptr<Driver>> driver(const HostId& host, const std::string& address) = 0;
+  virtual Result<std::shared_ptr<Driver>> driver(const HostId& host,
+                                                 const std::string& address) = 0;
   virtual void forget(const HostId& host) = 0;
 };
 
@@ -63,18 +66,19 @@ class ImageCatalog {
 };
 
 struct Settings {
-  Ipv4Subnet vm_subnet;        // VMs get addresses from here
-  int vm_prefix_length = 24;   // of the network that they are on
-  std::string nfs_server;      // as guests reach it
+  Ipv4Subnet vm_subnet;       // VMs get addresses from here
+  int vm_prefix_length = 24;  // of the network that they are on
+  std::string nfs_server;     // as guests reach it
   std::string nfs_jobs = "/jobs";
   std::string jobs_directory;  // where this process keeps jobs' outputs
-  Milliseconds poll{100};               // of a running migration
+  Milliseconds poll{100};      // of a running migration
   Milliseconds job_poll{250};
   Milliseconds heartbeat{1000};
-  int heartbeat_misses = 3;             // then the host is Down
+  int heartbeat_misses = 3;  // then the host is Down
   Seconds boot_timeout{180};
   Seconds shutdown_timeout{15};
-  Seconds unreachable_timeout{60};      // how long an operation waits for a silent host before it gives up
+  Seconds unreachable_timeout{
+      60};  // how long an operation waits for a silent host before it gives up
   Microseconds probe_period{5000};
 };
 

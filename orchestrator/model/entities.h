@@ -37,7 +37,7 @@ struct Pool {
   int size = 0;               // VMs wanted
   Bytes memory;               // of each VM
   int vcpus = 1;
-  std::string token;  // shared by the pool's guests; never shown by the API
+  std::string token;          // shared by the pool's guests; never shown by the API
   std::vector<HostId> hosts;  // placement limited to these; empty: all
   WallTime created{0};
 };
@@ -82,8 +82,8 @@ struct Operation {
   std::string target;  // the id of what it works on
   std::string state;   // of the kind's own table
   Outcome outcome = Outcome::Pending;
-  std::string reason;                 // in words, also after success where there is something to say
-  std::string error_code;             // to_string(Code), "" while none
+  std::string reason;      // in words, also after success where there is something to say
+  std::string error_code;  // to_string(Code), "" while none
   std::optional<OperationId> parent;  // set for a child
   bool cancel_requested = false;
   int attempt = 0;      // times a process took it up (1 on a normal day)

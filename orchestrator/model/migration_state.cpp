@@ -80,13 +80,21 @@ std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& n
 }
 }  // namespace
 
-std::string_view to_string(MigrationState value) { return name_of(kStates, value); }
-std::string_view to_string(MigrationEvent value) { return name_of(kEvents, value); }
-std::string_view to_string(Copy value) { return name_of(kCopies, value); }
+std::string_view to_string(MigrationState value) {
+  return name_of(kStates, value);
+}
+std::string_view to_string(MigrationEvent value) {
+  return name_of(kEvents, value);
+}
+std::string_view to_string(Copy value) {
+  return name_of(kCopies, value);
+}
 std::optional<MigrationState> migration_state_from(std::string_view text) {
   return value_of(kStates, text);
 }
-std::optional<Copy> copy_from(std::string_view text) { return value_of(kCopies, text); }
+std::optional<Copy> copy_from(std::string_view text) {
+  return value_of(kCopies, text);
+}
 
 std::optional<MigrationState> next(MigrationState from, MigrationEvent event) {
   for (const auto& row : kTable) {

@@ -15,14 +15,14 @@ constexpr std::array kHostHealth{Name<HostHealth>{HostHealth::Unknown, "unknown"
                                  Name<HostHealth>{HostHealth::Up, "up"},
                                  Name<HostHealth>{HostHealth::Down, "down"}};
 constexpr std::array kVmState{
-    Name<VmState>{VmState::Stopped, "stopped"},     Name<VmState>{VmState::Starting, "starting"},
-    Name<VmState>{VmState::Running, "running"},     Name<VmState>{VmState::Migrating, "migrating"},
-    Name<VmState>{VmState::Stopping, "stopping"},   Name<VmState>{VmState::Failed, "failed"},
+    Name<VmState>{VmState::Stopped, "stopped"},   Name<VmState>{VmState::Starting, "starting"},
+    Name<VmState>{VmState::Running, "running"},   Name<VmState>{VmState::Migrating, "migrating"},
+    Name<VmState>{VmState::Stopping, "stopping"}, Name<VmState>{VmState::Failed, "failed"},
     Name<VmState>{VmState::Lost, "lost"}};
 constexpr std::array kJobState{
-    Name<JobState>{JobState::Queued, "queued"},       Name<JobState>{JobState::Starting, "starting"},
-    Name<JobState>{JobState::Running, "running"},     Name<JobState>{JobState::Succeeded, "succeeded"},
-    Name<JobState>{JobState::Failed, "failed"},       Name<JobState>{JobState::Cancelled, "cancelled"}};
+    Name<JobState>{JobState::Queued, "queued"},   Name<JobState>{JobState::Starting, "starting"},
+    Name<JobState>{JobState::Running, "running"}, Name<JobState>{JobState::Succeeded, "succeeded"},
+    Name<JobState>{JobState::Failed, "failed"},   Name<JobState>{JobState::Cancelled, "cancelled"}};
 constexpr std::array kKind{Name<OperationKind>{OperationKind::HostAdd, "host.add"},
                            Name<OperationKind>{OperationKind::HostRemove, "host.remove"},
                            Name<OperationKind>{OperationKind::HostDrain, "host.drain"},
@@ -33,8 +33,8 @@ constexpr std::array kKind{Name<OperationKind>{OperationKind::HostAdd, "host.add
                            Name<OperationKind>{OperationKind::VmMigrate, "vm.migrate"},
                            Name<OperationKind>{OperationKind::JobRun, "job.run"}};
 constexpr std::array kOutcome{
-    Name<Outcome>{Outcome::Pending, "pending"},     Name<Outcome>{Outcome::Succeeded, "succeeded"},
-    Name<Outcome>{Outcome::Failed, "failed"},       Name<Outcome>{Outcome::Cancelled, "cancelled"},
+    Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
+    Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},
     Name<Outcome>{Outcome::NeedsOperator, "needs_operator"}};
 
 template <typename Table, typename T>
@@ -56,17 +56,41 @@ auto value_of(const Table& table, std::string_view text)
 
 }  // namespace
 
-std::string_view to_string(HostAdmin value) { return name_of(kHostAdmin, value); }
-std::string_view to_string(HostHealth value) { return name_of(kHostHealth, value); }
-std::string_view to_string(VmState value) { return name_of(kVmState, value); }
-std::string_view to_string(JobState value) { return name_of(kJobState, value); }
-std::string_view to_string(OperationKind value) { return name_of(kKind, value); }
-std::string_view to_string(Outcome value) { return name_of(kOutcome, value); }
-std::optional<HostAdmin> host_admin_from(std::string_view t) { return value_of(kHostAdmin, t); }
-std::optional<HostHealth> host_health_from(std::string_view t) { return value_of(kHostHealth, t); }
-std::optional<VmState> vm_state_from(std::string_view t) { return value_of(kVmState, t); }
-std::optional<JobState> job_state_from(std::string_view t) { return value_of(kJobState, t); }
-std::optional<OperationKind> operation_kind_from(std::string_view t) { return value_of(kKind, t); }
-std::optional<Outcome> outcome_from(std::string_view t) { return value_of(kOutcome, t); }
+std::string_view to_string(HostAdmin value) {
+  return name_of(kHostAdmin, value);
+}
+std::string_view to_string(HostHealth value) {
+  return name_of(kHostHealth, value);
+}
+std::string_view to_string(VmState value) {
+  return name_of(kVmState, value);
+}
+std::string_view to_string(JobState value) {
+  return name_of(kJobState, value);
+}
+std::string_view to_string(OperationKind value) {
+  return name_of(kKind, value);
+}
+std::string_view to_string(Outcome value) {
+  return name_of(kOutcome, value);
+}
+std::optional<HostAdmin> host_admin_from(std::string_view t) {
+  return value_of(kHostAdmin, t);
+}
+std::optional<HostHealth> host_health_from(std::string_view t) {
+  return value_of(kHostHealth, t);
+}
+std::optional<VmState> vm_state_from(std::string_view t) {
+  return value_of(kVmState, t);
+}
+std::optional<JobState> job_state_from(std::string_view t) {
+  return value_of(kJobState, t);
+}
+std::optional<OperationKind> operation_kind_from(std::string_view t) {
+  return value_of(kKind, t);
+}
+std::optional<Outcome> outcome_from(std::string_view t) {
+  return value_of(kOutcome, t);
+}
 
 }  // namespace mare

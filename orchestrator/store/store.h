@@ -1,7 +1,8 @@
 // All of Maré's durable state, in one SQLite file (WAL, synchronous=FULL). Owns every line of SQL.
 //
-// Threads: write() may be called from any thread, one at a time runs; read() uses a second connection and
-// sees the last commit. After a crash the file holds exactly the transactions that write() reported ok.
+// Threads: write() may be called from any thread, one at a time runs; read() uses a second
+// connection and sees the last commit. After a crash the file holds exactly the transactions that
+// write() reported ok.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orchestrator/core/clock.h"
@@ -54,8 +56,10 @@ class Reader {
   Result<std::vector<Job>> unfinished_jobs_of(const PoolId& pool) const;
   Result<Operation> operation(const OperationId& id) const;
   Result<std::vector<Operation>> operations(const OperationFilter& filter) const;
-  /// The unfinished operation of a target, if there is one.
-  Result<std::optional<Operation>> unfinished(const std::string& target) const;
+  /// The unfinished operation of a target, if there is one. `noun` is what stands before the dot in
+  /// the operation's kind ("host", "pool", "vm", "job"): names are unique within one noun only.
+  Result<std::optional<Operation>> unfinished(std::string_view noun,
+                                              const std::string& target) const;
   Result<std::vector<OperationEvent>> history(const OperationId& id) const;
   Result<Migration> migration(const OperationId& id) const;
   /// Newest first.
@@ -96,7 +100,8 @@ class Transaction : public Reader {
 
 class Store {
  public:
-  /// Opens or creates the file and brings its schema up to date. FailedPrecondition: made by a newer version.
+  /// Opens or creates the file and brings its schema up to date. FailedPrecondition: made by a
+  /// newer version.
   static Result<std::unique_ptr<Store>> open(const std::string& path);
   ~Store();
   Store(const Store&) = delete;

@@ -1,0 +1,178 @@
+#include <string>
+
+#include "orchestrator/store/connection.h"
+#include "orchestrator/store/rows.h"
+#include "orchestrator/store/store.h"
+
+namespace mare::store {
+namespace {
+
+template <typename T>
+using Read = T (*)(Statement&);
+
+/// Every row of "SELECT columns FROM tail", with the texts bound in order.
+template <typename T>
+Result<std::vector<T>> all(Connection& db, const std::string& columns, const std::string& tail,
+                           Read<T> read, const std::vector<std::string>& texts = {}) {
+  auto query = db.prepare("SELECT " + columns + " FROM " + tail);
+  if (!query) return query.error();
+  for (const auto& text : texts) query->bind(text);
+  std::vector<T> rows;
+  while (true) {
+    auto row = query->step();
+    if (!row) return row.error();
+    if (!*row) return rows;
+    rows.push_back(read(*query));
+  }
+}
+
+template <typename T>
+Result<T> one(Connection& db, const std::string& columns, const std::string& table, Read<T> read,
+              const std::string& kind, const std::string& id) {
+  auto rows = all<T>(db, columns, table + " WHERE id = ?", read, {id});
+  if (!rows) return rows.error();
+  if (rows->empty()) {
+    return make_error(Code::NotFound, "there is no " + kind + " '" + id + "'",
+                      "'mare " + kind + " list' shows those that are there");
+  }
+  return std::move(rows->front());
+}
+
+OperationEvent read_operation_event(Statement& row) {
+  OperationEvent event;
+  event.seq = row.natural();
+  event.operation = OperationId{row.text()};
+  event.at = WallTime{row.integer()};
+  event.from = row.text();
+  event.event = row.text();
+  event.to = row.text();
+  event.detail = row.text();
+  return event;
+}
+
+Event read_event(Statement& row) {
+  Event event;
+  event.seq = row.natural();
+  event.at = WallTime{row.integer()};
+  event.topic = row.text();
+  event.subject = row.text();
+  event.type = row.text();
+  event.data = row.text();
+  return event;
+}
+
+Reservation read_reservation(Statement& row) {
+  Reservation reservation;
+  reservation.operation = OperationId{row.text()};
+  reservation.host = HostId{row.text()};
+  reservation.memory = Bytes{row.natural()};
+  return reservation;
+}
+
+}  // namespace
+
+Result<Host> Reader::host(const HostId& id) const {
+  return one<Host>(db_, kHostColumns, "host", read_host, "host", id.value);
+}
+Result<std::vector<Host>> Reader::hosts() const {
+  return all<Host>(db_, kHostColumns, "host ORDER BY id", read_host);
+}
+Result<Pool> Reader::pool(const PoolId& id) const {
+  return one<Pool>(db_, kPoolColumns, "pool", read_pool, "pool", id.value);
+}
+Result<std::vector<Pool>> Reader::pools() const {
+  return all<Pool>(db_, kPoolColumns, "pool ORDER BY id", read_pool);
+}
+Result<Vm> Reader::vm(const VmId& id) const {
+  return one<Vm>(db_, kVmColumns, "vm", read_vm, "vm", id.value);
+}
+Result<std::vector<Vm>> Reader::vms() const {
+  return all<Vm>(db_, kVmColumns, "vm ORDER BY pool, idx", read_vm);
+}
+Result<std::vector<Vm>> Reader::vms_of(const PoolId& pool) const {
+  return all<Vm>(db_, kVmColumns, "vm WHERE pool = ? ORDER BY idx", read_vm, {pool.value});
+}
+Result<std::vector<Vm>> Reader::vms_on(const HostId& host) const {
+  return all<Vm>(db_, kVmColumns, "vm WHERE host = ? ORDER BY pool, idx", read_vm, {host.value});
+}
+Result<Job> Reader::job(const JobId& id) const {
+  return one<Job>(db_, kJobColumns, "job", read_job, "job", id.value);
+}
+Result<std::vector<Job>> Reader::jobs(std::size_t limit) const {
+  return all<Job>(db_, kJobColumns, "job ORDER BY seq DESC LIMIT " + std::to_string(limit),
+                  read_job);
+}
+Result<std::vector<Job>> Reader::unfinished_jobs_of(const PoolId& pool) const {
+  return all<Job>(db_, kJobColumns,
+                  "job WHERE pool = ? AND state IN ('queued', 'starting', 'running') ORDER BY seq",
+                  read_job, {pool.value});
+}
+Result<Operation> Reader::operation(const OperationId& id) const {
+  return one<Operation>(db_, kOperationColumns, "operation", read_operation, "operation", id.value);
+}
+
+Result<std::vector<Operation>> Reader::operations(const OperationFilter& filter) const {
+  std::string tail = "operation WHERE 1";
+  std::vector<std::string> texts;
+  if (filter.target) {
+    tail += " AND target = ?";
+    texts.push_back(*filter.target);
+  }
+  if (filter.kind) {
+    tail += " AND kind = ?";
+    texts.emplace_back(to_string(*filter.kind));
+  }
+  if (filter.parent) {
+    tail += " AND parent = ?";
+    texts.push_back(filter.parent->value);
+  }
+  if (filter.unfinished_only) tail += " AND outcome = 'pending'";
+  tail += filter.unfinished_only ? " ORDER BY seq" : " ORDER BY seq DESC";
+  tail += " LIMIT " + std::to_string(filter.limit);
+  return all<Operation>(db_, kOperationColumns, tail, read_operation, texts);
+}
+
+Result<std::optional<Operation>> Reader::unfinished(std::string_view noun,
+                                                    const std::string& target) const {
+  auto rows = all<Operation>(db_, kOperationColumns,
+                             "operation WHERE target = ? AND outcome = 'pending' AND "
+                             "substr(kind, 1, instr(kind, '.') - 1) = ?",
+                             read_operation, {target, std::string(noun)});
+  if (!rows) return rows.error();
+  if (rows->empty()) return std::optional<Operation>{};
+  return std::optional<Operation>{std::move(rows->front())};
+}
+
+Result<std::vector<OperationEvent>> Reader::history(const OperationId& id) const {
+  return all<OperationEvent>(db_, "seq, operation, at_us, from_state, event, to_state, detail",
+                             "operation_event WHERE operation = ? ORDER BY seq",
+                             read_operation_event, {id.value});
+}
+Result<Migration> Reader::migration(const OperationId& id) const {
+  return one<Migration>(db_, kMigrationColumns, "migration", read_migration, "migration", id.value);
+}
+Result<std::vector<Migration>> Reader::migrations(std::size_t limit) const {
+  return all<Migration>(db_, kMigrationColumns,
+                        "migration ORDER BY seq DESC LIMIT " + std::to_string(limit),
+                        read_migration);
+}
+Result<std::vector<Reservation>> Reader::reservations() const {
+  return all<Reservation>(db_, "operation, host, memory_bytes", "reservation ORDER BY operation",
+                          read_reservation);
+}
+Result<std::vector<Event>> Reader::events_after(std::uint64_t seq, std::size_t limit) const {
+  return all<Event>(
+      db_, "seq, at_us, topic, subject, type, data",
+      "event WHERE seq > " + std::to_string(seq) + " ORDER BY seq LIMIT " + std::to_string(limit),
+      read_event);
+}
+
+Result<std::uint64_t> Reader::last_event() const {
+  auto query = db_.prepare("SELECT coalesce(max(seq), 0) FROM event");
+  if (!query) return query.error();
+  auto row = query->step();
+  if (!row) return row.error();
+  return query->natural();
+}
+
+}  // namespace mare::store

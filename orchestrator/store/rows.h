@@ -1,0 +1,47 @@
+// One place per entity that knows its columns and their order, for reading and for writing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orchestrator/model/entities.h"
+#include "orchestrator/store/connection.h"
+
+namespace mare::store {
+
+inline constexpr const char* kHostColumns =
+    "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
+    "live_migration, added_us, last_seen_us";
+inline constexpr const char* kPoolColumns =
+    "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us";
+inline constexpr const char* kVmColumns =
+    "id, pool, idx, uuid, mac, ip, memory_bytes, vcpus, state, host, reason, created_us, "
+    "started_us";
+inline constexpr const char* kJobColumns =
+    "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
+    "created_us, started_us, ended_us";
+inline constexpr const char* kOperationColumns =
+    "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
+    "request, "
+    "progress, created_us, started_us, ended_us, deadline_us";
+inline constexpr const char* kMigrationColumns =
+    "id, vm, source, destination, bandwidth_limit_bytes_per_s, downtime_limit_ms, rounds, "
+    "memory_total_bytes, transferred_bytes, remaining_bytes, total_time_us, "
+    "downtime_hypervisor_us, "
+    "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs";
+
+Host read_host(Statement& row);
+Pool read_pool(Statement& row);
+Vm read_vm(Statement& row);
+Job read_job(Statement& row);
+Operation read_operation(Statement& row);
+Migration read_migration(Statement& row);
+
+void bind_row(Statement& to, const Host& host);
+void bind_row(Statement& to, const Pool& pool);
+void bind_row(Statement& to, const Vm& vm);
+void bind_row(Statement& to, const Job& job);
+void bind_row(Statement& to, const Operation& operation);
+void bind_row(Statement& to, const Migration& migration);
+
+}  // namespace mare::store
