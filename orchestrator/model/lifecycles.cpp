@@ -1,0 +1,319 @@
+#include "orchestrator/model/lifecycles.h"
+
+#include <array>
+#include <utility>
+
+namespace mare {
+namespace {
+
+template <typename State, typename Event>
+struct Row {
+  State from;
+  Event event;
+  State to;
+};
+
+template <typename T, std::size_t N>
+std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "?";
+}
+
+template <typename T, std::size_t N>
+bool value_of(const std::array<std::pair<T, std::string_view>, N>& names, std::string_view text,
+              T& out) {
+  for (const auto& [value, name] : names) {
+    if (name == text) {
+      out = value;
+      return true;
+    }
+  }
+  return false;
+}
+
+template <typename State, typename Event, std::size_t N>
+std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, State from,
+                             Event event) {
+  for (const auto& row : table) {
+    if (row.from == from && row.event == event) return row.to;
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<std::pair<HostAddState, std::string_view>, 3> kHostAddStates{{
+    {HostAddState::Planned, "Planned"},
+    {HostAddState::Done, "Done"},
+    {HostAddState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<HostAddEvent, std::string_view>, 2> kHostAddEvents{{
+    {HostAddEvent::Connected, "Connected"},
+    {HostAddEvent::Refused, "Refused"},
+}};
+constexpr std::array<Row<HostAddState, HostAddEvent>, 2> kHostAddTable{{
+    {HostAddState::Planned, HostAddEvent::Connected, HostAddState::Done},
+    {HostAddState::Planned, HostAddEvent::Refused, HostAddState::Failed},
+}};
+
+constexpr std::array<std::pair<HostRemoveState, std::string_view>, 3> kHostRemoveStates{{
+    {HostRemoveState::Planned, "Planned"},
+    {HostRemoveState::Done, "Done"},
+    {HostRemoveState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<HostRemoveEvent, std::string_view>, 2> kHostRemoveEvents{{
+    {HostRemoveEvent::Removed, "Removed"},
+    {HostRemoveEvent::Refused, "Refused"},
+}};
+constexpr std::array<Row<HostRemoveState, HostRemoveEvent>, 2> kHostRemoveTable{{
+    {HostRemoveState::Planned, HostRemoveEvent::Removed, HostRemoveState::Done},
+    {HostRemoveState::Planned, HostRemoveEvent::Refused, HostRemoveState::Failed},
+}};
+
+constexpr std::array<std::pair<HostDrainState, std::string_view>, 4> kHostDrainStates{{
+    {HostDrainState::Planned, "Planned"},
+    {HostDrainState::Moving, "Moving"},
+    {HostDrainState::Done, "Done"},
+    {HostDrainState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<HostDrainEvent, std::string_view>, 3> kHostDrainEvents{{
+    {HostDrainEvent::Begin, "Begin"},
+    {HostDrainEvent::Emptied, "Emptied"},
+    {HostDrainEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<HostDrainState, HostDrainEvent>, 4> kHostDrainTable{{
+    {HostDrainState::Planned, HostDrainEvent::Begin, HostDrainState::Moving},
+    {HostDrainState::Moving, HostDrainEvent::Emptied, HostDrainState::Done},
+    {HostDrainState::Planned, HostDrainEvent::GiveUp, HostDrainState::Failed},
+    {HostDrainState::Moving, HostDrainEvent::GiveUp, HostDrainState::Failed},
+}};
+
+constexpr std::array<std::pair<PoolCreateState, std::string_view>, 5> kPoolCreateStates{{
+    {PoolCreateState::Planned, "Planned"},
+    {PoolCreateState::Starting, "Starting"},
+    {PoolCreateState::RollingBack, "RollingBack"},
+    {PoolCreateState::Done, "Done"},
+    {PoolCreateState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<PoolCreateEvent, std::string_view>, 4> kPoolCreateEvents{{
+    {PoolCreateEvent::Begin, "Begin"},
+    {PoolCreateEvent::AllRun, "AllRun"},
+    {PoolCreateEvent::GiveUp, "GiveUp"},
+    {PoolCreateEvent::AllGone, "AllGone"},
+}};
+constexpr std::array<Row<PoolCreateState, PoolCreateEvent>, 5> kPoolCreateTable{{
+    {PoolCreateState::Planned, PoolCreateEvent::Begin, PoolCreateState::Starting},
+    {PoolCreateState::Starting, PoolCreateEvent::AllRun, PoolCreateState::Done},
+    {PoolCreateState::Planned, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
+    {PoolCreateState::Starting, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
+    {PoolCreateState::RollingBack, PoolCreateEvent::AllGone, PoolCreateState::Failed},
+}};
+
+constexpr std::array<std::pair<PoolDeleteState, std::string_view>, 5> kPoolDeleteStates{{
+    {PoolDeleteState::Planned, "Planned"},
+    {PoolDeleteState::EndingJobs, "EndingJobs"},
+    {PoolDeleteState::Stopping, "Stopping"},
+    {PoolDeleteState::Done, "Done"},
+    {PoolDeleteState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<PoolDeleteEvent, std::string_view>, 4> kPoolDeleteEvents{{
+    {PoolDeleteEvent::Begin, "Begin"},
+    {PoolDeleteEvent::JobsEnded, "JobsEnded"},
+    {PoolDeleteEvent::AllGone, "AllGone"},
+    {PoolDeleteEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<PoolDeleteState, PoolDeleteEvent>, 6> kPoolDeleteTable{{
+    {PoolDeleteState::Planned, PoolDeleteEvent::Begin, PoolDeleteState::EndingJobs},
+    {PoolDeleteState::EndingJobs, PoolDeleteEvent::JobsEnded, PoolDeleteState::Stopping},
+    {PoolDeleteState::Stopping, PoolDeleteEvent::AllGone, PoolDeleteState::Done},
+    {PoolDeleteState::Planned, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
+    {PoolDeleteState::EndingJobs, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
+    {PoolDeleteState::Stopping, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
+}};
+
+constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartStates{{
+    {VmStartState::Planned, "Planned"},
+    {VmStartState::Placed, "Placed"},
+    {VmStartState::Booting, "Booting"},
+    {VmStartState::Cleaning, "Cleaning"},
+    {VmStartState::Done, "Done"},
+    {VmStartState::Failed, "Failed"},
+    {VmStartState::NeedsOperator, "NeedsOperator"},
+}};
+constexpr std::array<std::pair<VmStartEvent, std::string_view>, 6> kVmStartEvents{{
+    {VmStartEvent::Place, "Place"},
+    {VmStartEvent::Created, "Created"},
+    {VmStartEvent::Ready, "Ready"},
+    {VmStartEvent::Abort, "Abort"},
+    {VmStartEvent::Gone, "Gone"},
+    {VmStartEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<VmStartState, VmStartEvent>, 8> kVmStartTable{{
+    {VmStartState::Planned, VmStartEvent::Place, VmStartState::Placed},
+    {VmStartState::Planned, VmStartEvent::Abort, VmStartState::Failed},
+    {VmStartState::Placed, VmStartEvent::Created, VmStartState::Booting},
+    {VmStartState::Placed, VmStartEvent::Abort, VmStartState::Cleaning},
+    {VmStartState::Booting, VmStartEvent::Ready, VmStartState::Done},
+    {VmStartState::Booting, VmStartEvent::Abort, VmStartState::Cleaning},
+    {VmStartState::Cleaning, VmStartEvent::Gone, VmStartState::Failed},
+    {VmStartState::Cleaning, VmStartEvent::GiveUp, VmStartState::NeedsOperator},
+}};
+
+constexpr std::array<std::pair<VmStopState, std::string_view>, 5> kVmStopStates{{
+    {VmStopState::Planned, "Planned"},
+    {VmStopState::PoweringOff, "PoweringOff"},
+    {VmStopState::Destroying, "Destroying"},
+    {VmStopState::Done, "Done"},
+    {VmStopState::NeedsOperator, "NeedsOperator"},
+}};
+constexpr std::array<std::pair<VmStopEvent, std::string_view>, 4> kVmStopEvents{{
+    {VmStopEvent::AskGuest, "AskGuest"},
+    {VmStopEvent::Destroy, "Destroy"},
+    {VmStopEvent::Gone, "Gone"},
+    {VmStopEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<VmStopState, VmStopEvent>, 7> kVmStopTable{{
+    {VmStopState::Planned, VmStopEvent::AskGuest, VmStopState::PoweringOff},
+    {VmStopState::Planned, VmStopEvent::Destroy, VmStopState::Destroying},
+    {VmStopState::Planned, VmStopEvent::Gone, VmStopState::Done},
+    {VmStopState::PoweringOff, VmStopEvent::Destroy, VmStopState::Destroying},
+    {VmStopState::PoweringOff, VmStopEvent::Gone, VmStopState::Done},
+    {VmStopState::Destroying, VmStopEvent::Gone, VmStopState::Done},
+    {VmStopState::Destroying, VmStopEvent::GiveUp, VmStopState::NeedsOperator},
+}};
+
+constexpr std::array<std::pair<JobRunState, std::string_view>, 6> kJobRunStates{{
+    {JobRunState::Queued, "Queued"},
+    {JobRunState::Starting, "Starting"},
+    {JobRunState::Running, "Running"},
+    {JobRunState::Stopping, "Stopping"},
+    {JobRunState::Done, "Done"},
+    {JobRunState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<JobRunEvent, std::string_view>, 5> kJobRunEvents{{
+    {JobRunEvent::Assign, "Assign"},
+    {JobRunEvent::Started, "Started"},
+    {JobRunEvent::Stop, "Stop"},
+    {JobRunEvent::Ended, "Ended"},
+    {JobRunEvent::Abort, "Abort"},
+}};
+constexpr std::array<Row<JobRunState, JobRunEvent>, 10> kJobRunTable{{
+    {JobRunState::Queued, JobRunEvent::Assign, JobRunState::Starting},
+    {JobRunState::Queued, JobRunEvent::Abort, JobRunState::Failed},
+    {JobRunState::Starting, JobRunEvent::Started, JobRunState::Running},
+    {JobRunState::Starting, JobRunEvent::Stop, JobRunState::Stopping},
+    {JobRunState::Starting, JobRunEvent::Abort, JobRunState::Failed},
+    {JobRunState::Running, JobRunEvent::Stop, JobRunState::Stopping},
+    {JobRunState::Running, JobRunEvent::Ended, JobRunState::Done},
+    {JobRunState::Running, JobRunEvent::Abort, JobRunState::Failed},
+    {JobRunState::Stopping, JobRunEvent::Ended, JobRunState::Done},
+    {JobRunState::Stopping, JobRunEvent::Abort, JobRunState::Failed},
+}};
+
+}  // namespace
+
+std::string_view to_string(HostAddState state) {
+  return name_of(kHostAddStates, state);
+}
+std::string_view to_string(HostAddEvent event) {
+  return name_of(kHostAddEvents, event);
+}
+std::optional<HostAddState> next(HostAddState from, HostAddEvent event) {
+  return look_up(kHostAddTable, from, event);
+}
+bool state_from(std::string_view text, HostAddState& state) {
+  return value_of(kHostAddStates, text, state);
+}
+
+std::string_view to_string(HostRemoveState state) {
+  return name_of(kHostRemoveStates, state);
+}
+std::string_view to_string(HostRemoveEvent event) {
+  return name_of(kHostRemoveEvents, event);
+}
+std::optional<HostRemoveState> next(HostRemoveState from, HostRemoveEvent event) {
+  return look_up(kHostRemoveTable, from, event);
+}
+bool state_from(std::string_view text, HostRemoveState& state) {
+  return value_of(kHostRemoveStates, text, state);
+}
+
+std::string_view to_string(HostDrainState state) {
+  return name_of(kHostDrainStates, state);
+}
+std::string_view to_string(HostDrainEvent event) {
+  return name_of(kHostDrainEvents, event);
+}
+std::optional<HostDrainState> next(HostDrainState from, HostDrainEvent event) {
+  return look_up(kHostDrainTable, from, event);
+}
+bool state_from(std::string_view text, HostDrainState& state) {
+  return value_of(kHostDrainStates, text, state);
+}
+
+std::string_view to_string(PoolCreateState state) {
+  return name_of(kPoolCreateStates, state);
+}
+std::string_view to_string(PoolCreateEvent event) {
+  return name_of(kPoolCreateEvents, event);
+}
+std::optional<PoolCreateState> next(PoolCreateState from, PoolCreateEvent event) {
+  return look_up(kPoolCreateTable, from, event);
+}
+bool state_from(std::string_view text, PoolCreateState& state) {
+  return value_of(kPoolCreateStates, text, state);
+}
+
+std::string_view to_string(PoolDeleteState state) {
+  return name_of(kPoolDeleteStates, state);
+}
+std::string_view to_string(PoolDeleteEvent event) {
+  return name_of(kPoolDeleteEvents, event);
+}
+std::optional<PoolDeleteState> next(PoolDeleteState from, PoolDeleteEvent event) {
+  return look_up(kPoolDeleteTable, from, event);
+}
+bool state_from(std::string_view text, PoolDeleteState& state) {
+  return value_of(kPoolDeleteStates, text, state);
+}
+
+std::string_view to_string(VmStartState state) {
+  return name_of(kVmStartStates, state);
+}
+std::string_view to_string(VmStartEvent event) {
+  return name_of(kVmStartEvents, event);
+}
+std::optional<VmStartState> next(VmStartState from, VmStartEvent event) {
+  return look_up(kVmStartTable, from, event);
+}
+bool state_from(std::string_view text, VmStartState& state) {
+  return value_of(kVmStartStates, text, state);
+}
+
+std::string_view to_string(VmStopState state) {
+  return name_of(kVmStopStates, state);
+}
+std::string_view to_string(VmStopEvent event) {
+  return name_of(kVmStopEvents, event);
+}
+std::optional<VmStopState> next(VmStopState from, VmStopEvent event) {
+  return look_up(kVmStopTable, from, event);
+}
+bool state_from(std::string_view text, VmStopState& state) {
+  return value_of(kVmStopStates, text, state);
+}
+
+std::string_view to_string(JobRunState state) {
+  return name_of(kJobRunStates, state);
+}
+std::string_view to_string(JobRunEvent event) {
+  return name_of(kJobRunEvents, event);
+}
+std::optional<JobRunState> next(JobRunState from, JobRunEvent event) {
+  return look_up(kJobRunTable, from, event);
+}
+bool state_from(std::string_view text, JobRunState& state) {
+  return value_of(kJobRunStates, text, state);
+}
+
+}  // namespace mare

@@ -1,0 +1,89 @@
+// The tables of every kind of operation but migration, which has its own header. Each kind has the
+// same shape: State, Event, next(). A state's name says what is durably true. All pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mare {
+
+enum class HostAddState : std::uint8_t { Planned, Done, Failed };
+enum class HostAddEvent : std::uint8_t { Connected, Refused };
+
+enum class HostRemoveState : std::uint8_t { Planned, Done, Failed };
+enum class HostRemoveEvent : std::uint8_t { Removed, Refused };
+
+enum class HostDrainState : std::uint8_t {
+  Planned,
+  Moving,  // the host takes no new VMs; children move the ones it has
+  Done,
+  Failed,  // the host is in use again
+};
+enum class HostDrainEvent : std::uint8_t { Begin, Emptied, GiveUp };
+
+enum class PoolCreateState : std::uint8_t {
+  Planned,      // the pool and its VMs have rows, nothing runs
+  Starting,     // a child start exists for every VM
+  RollingBack,  // what was started is being stopped
+  Done,
+  Failed,  // the pool is gone again
+};
+enum class PoolCreateEvent : std::uint8_t { Begin, AllRun, GiveUp, AllGone };
+
+enum class PoolDeleteState : std::uint8_t {
+  Planned,
+  EndingJobs,  // its jobs were told to stop
+  Stopping,    // its VMs are being stopped
+  Done,        // the pool is gone
+  Failed,
+};
+enum class PoolDeleteEvent : std::uint8_t { Begin, JobsEnded, AllGone, GiveUp };
+
+enum class VmStartState : std::uint8_t {
+  Planned,
+  Placed,    // VM.host and VM.uuid are set, its memory is accounted for; a copy may exist there
+  Booting,   // the host said that the copy runs
+  Cleaning,  // gave up; the copy is being ended
+  Done,
+  Failed,
+  NeedsOperator,
+};
+enum class VmStartEvent : std::uint8_t { Place, Created, Ready, Abort, Gone, GiveUp };
+
+enum class VmStopState : std::uint8_t {
+  Planned,
+  PoweringOff,  // the guest was asked
+  Destroying,   // the host is told to end the copy
+  Done,
+  NeedsOperator,
+};
+enum class VmStopEvent : std::uint8_t { AskGuest, Destroy, Gone, GiveUp };
+
+enum class JobRunState : std::uint8_t {
+  Queued,    // waits for VMs
+  Starting,  // its VMs are its own; the launcher may have been started
+  Running,
+  Stopping,  // the launcher was told to end
+  Done,
+  Failed,
+};
+enum class JobRunEvent : std::uint8_t { Assign, Started, Stop, Ended, Abort };
+
+#define MARE_LIFECYCLE(Kind)                                            \
+  std::string_view to_string(Kind##State state);                        \
+  std::string_view to_string(Kind##Event event);                        \
+  std::optional<Kind##State> next(Kind##State from, Kind##Event event); \
+  bool state_from(std::string_view text, Kind##State& state);
+
+MARE_LIFECYCLE(HostAdd)
+MARE_LIFECYCLE(HostRemove)
+MARE_LIFECYCLE(HostDrain)
+MARE_LIFECYCLE(PoolCreate)
+MARE_LIFECYCLE(PoolDelete)
+MARE_LIFECYCLE(VmStart)
+MARE_LIFECYCLE(VmStop)
+MARE_LIFECYCLE(JobRun)
+#undef MARE_LIFECYCLE
+
+}  // namespace mare
