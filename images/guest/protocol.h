@@ -27,7 +27,8 @@
  * HELLO
  *   -> protocol=1 version= hostname= boot_id= uptime_ms= mono_ns= wall_ns= mem_total_kib= mem_available_kib=
  *      mem_free_kib= taint= kmsg_watched=0|1 kmsg_faults= [kmsg_first=]
- *   kmsg_faults counts the kernel log's lines since boot that contain one of MARE_GUEST_KMSG_FAULTS;
+ *   kmsg_faults counts the kernel log's lines since boot that contain one of MARE_GUEST_KMSG_FAULTS or begin with
+ *   MARE_GUEST_KMSG_FAULT_START (within a line it is in harmless notes about CPU mitigations);
  *   kmsg_first is the first such line. kmsg_watched=0: /dev/kmsg cannot be read, so the count says nothing.
  *   mono_ns is CLOCK_MONOTONIC (it stops while the VM is paused under most hypervisors), wall_ns is
  *   CLOCK_REALTIME. taint is /proc/sys/kernel/tainted.
@@ -138,6 +139,7 @@
 #define MARE_GUEST_PONG_BYTES 32
 
 #define MARE_GUEST_KMSG_FAULTS \
-  { "BUG:", "Oops", "general protection", "Call Trace", "Kernel panic", "WARNING:" }
+  { "BUG:", "Oops", "general protection", "Call Trace", "Kernel panic" }
+#define MARE_GUEST_KMSG_FAULT_START "WARNING:"
 
 #endif
