@@ -1,0 +1,125 @@
+#include "orchestrator/engine/context.h"
+
+#include <nlohmann/json.hpp>
+
+#include "orchestrator/engine/task.h"
+
+namespace mare::engine {
+namespace {
+using nlohmann::json;
+
+std::string text_of(const json& data) {
+  return data.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+json host_or_null(const std::optional<HostId>& host) {
+  return host ? json(host->value) : json(nullptr);
+}
+}  // namespace
+
+void Inbox::post(std::function<void()> message) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    messages_.push_back(std::move(message));
+  }
+  arrived_.notify_one();
+}
+
+std::vector<std::function<void()>> Inbox::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(messages_, {});
+}
+
+void Inbox::wait(std::chrono::nanoseconds limit) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait_for(lock, limit, [this] { return closed_ || !messages_.empty(); });
+}
+
+void Inbox::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  messages_.clear();
+}
+
+void Context::changed() {
+  std::function<void()> callback;
+  {
+    const std::lock_guard lock(change_mutex);
+    callback = on_change;
+  }
+  if (callback) callback();
+}
+
+void Context::adopt(const Operation& operation, bool recovered) {
+  if (operation.finished() || tasks.contains(operation.id)) return;
+  auto task = make_task(*this, operation);
+  tasks.emplace(operation.id, task);
+  task->enter(recovered);
+}
+
+Result<std::shared_ptr<Driver>> Context::driver_of(const HostId& host) const {
+  auto row = query<Host>(ports.store, [&](const store::Reader& r) { return r.host(host); });
+  if (!row) return row.error();
+  return ports.drivers.driver(row->id, row->address);
+}
+
+Status emit(store::Transaction& tx, const Clock& clock, const std::string& topic,
+            const std::string& subject, const std::string& type, const std::string& data) {
+  return tx.append(Event{0, clock.wall_now(), topic, subject, type, data});
+}
+
+Status put_host(store::Transaction& tx, const Clock& clock, const Host& host) {
+  if (auto done = tx.put(host); !done) return done;
+  return emit(tx, clock, "host", host.id.value, "host.state",
+              text_of({{"admin", to_string(host.admin)},
+                       {"health", to_string(host.health)},
+                       {"reason", host.health_reason}}));
+}
+
+Status put_vm(store::Transaction& tx, const Clock& clock, const Vm& vm) {
+  if (auto done = tx.put(vm); !done) return done;
+  return emit(tx, clock, "vm", vm.id.value, "vm.state",
+              text_of({{"state", to_string(vm.state)},
+                       {"host", host_or_null(vm.host)},
+                       {"pool", vm.pool.value},
+                       {"reason", vm.reason}}));
+}
+
+Status put_job(store::Transaction& tx, const Clock& clock, const Job& job) {
+  if (auto done = tx.put(job); !done) return done;
+  return emit(tx, clock, "job", job.id.value, "job.state",
+              text_of({{"state", to_string(job.state)},
+                       {"name", job.name},
+                       {"pool", job.pool.value},
+                       {"exit_code", job.exit_code ? json(*job.exit_code) : json(nullptr)},
+                       {"reason", job.reason}}));
+}
+
+Status put_pool(store::Transaction& tx, const Clock& clock, const Pool& pool,
+                const std::string& what) {
+  if (auto done = tx.put(pool); !done) return done;
+  return emit(tx, clock, "pool", pool.id.value, what, text_of({{"size", pool.size}}));
+}
+
+Result<Operation> insert_operation(store::Transaction& tx, const Clock& clock, Operation draft) {
+  auto number = tx.next_number("operation");
+  if (!number) return number.error();
+  draft.id = OperationId{"op-" + std::to_string(*number)};
+  draft.created = clock.wall_now();
+  draft.state = "Planned";
+  if (draft.kind == OperationKind::JobRun) draft.state = "Queued";
+  if (draft.request.empty()) draft.request = "{}";
+  if (auto done = tx.insert(draft); !done) return done.error();
+  const OperationEvent line{0, draft.id, draft.created, "", "Submit", draft.state, ""};
+  if (auto done = tx.append(line); !done) return done.error();
+  const json data{{"kind", to_string(draft.kind)},
+                  {"target", draft.target},
+                  {"state", draft.state},
+                  {"outcome", to_string(draft.outcome)}};
+  auto told = emit(tx, clock, "operation", draft.id.value, "operation.created", text_of(data));
+  if (!told) return told.error();
+  return draft;
+}
+
+}  // namespace mare::engine

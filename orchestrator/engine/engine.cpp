@@ -1,0 +1,260 @@
+#include "orchestrator/engine/engine.h"
+
+#include <atomic>
+
+#include "orchestrator/engine/children.h"
+#include "orchestrator/engine/host_monitor.h"
+#include "orchestrator/engine/job_output.h"
+#include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/task.h"
+#include "orchestrator/model/migration_state.h"
+
+namespace mare::engine {
+namespace {
+constexpr auto kLongestWait = std::chrono::seconds{1};
+constexpr auto kThreadIsStuck = std::chrono::seconds{30};
+}  // namespace
+
+class Engine::Impl {
+ public:
+  Impl(Ports ports, Settings settings, AfterCommit after_commit)
+      : context_{ports,
+                 std::move(settings),
+                 std::move(after_commit),
+                 std::make_shared<Inbox>(),
+                 {},
+                 {},
+                 {},
+                 {},
+                 {}},
+        monitor_(context_) {}
+  ~Impl() { context_.inbox->close(); }
+
+  template <typename Request>
+  Result<Operation> submit(const Request& request) {
+    Result<Operation> accepted = make_error(Code::Internal, "not planned");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      accepted = plan(tx, context_, request);
+      if (!accepted) return accepted.error();
+      return ok_status();
+    });
+    if (!done) return done.error();
+    context_.inbox->post([this, operation = *accepted] { context_.adopt(operation, false); });
+    context_.changed();
+    return accepted;
+  }
+
+  Result<Operation> cancel(const OperationId& id) {
+    Result<Operation> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      out = tx.operation(id);
+      if (!out) return out.error();
+      if (auto possible = can_cancel(*out); !possible) return possible;
+      out->cancel_requested = true;
+      return tx.update(*out);
+    });
+    if (!done) return done.error();
+    context_.inbox->post([this, id] {
+      const auto task = context_.tasks.find(id);
+      if (task == context_.tasks.end()) return;
+      const auto keep = task->second;  // it may end itself
+      keep->cancel_was_committed();
+    });
+    context_.changed();
+    return out;
+  }
+
+  Result<Host> activate(const HostId& id) {
+    Result<Host> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      out = tx.host(id);
+      if (!out) return out.error();
+      if (out->admin == HostAdmin::Draining) {
+        return make_error(Code::Conflict, "host '" + id.value + "' is being drained",
+                          "cancel the drain first: see 'mare operation list'");
+      }
+      out->admin = HostAdmin::Active;
+      return put_host(tx, context_.ports.clock, *out);
+    });
+    if (!done) return done.error();
+    context_.changed();
+    return out;
+  }
+
+  Status recover() {
+    auto unfinished =
+        query<std::vector<Operation>>(context_.ports.store, [](const store::Reader& reader) {
+          store::OperationFilter filter;
+          filter.unfinished_only = true;
+          filter.limit = 1'000'000;
+          return reader.operations(filter);
+        });
+    if (!unfinished) return unfinished.error();
+    for (auto& operation : *unfinished) {
+      ++operation.attempt;
+      auto kept = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+        if (auto done = tx.update(operation); !done) return done;
+        return tx.append(OperationEvent{0, operation.id, context_.ports.clock.wall_now(),
+                                        operation.state, "Recover", operation.state,
+                                        "taken up again after a restart"});
+      });
+      if (!kept) return kept;
+    }
+    // Entered only when all rows are marked: a task may look at others.
+    for (const auto& operation : *unfinished) {
+      context_.inbox->post([this, operation] { context_.adopt(operation, true); });
+    }
+    return ok_status();
+  }
+
+  MonotonicTime step() {
+    if (!beating_) {
+      beating_ = true;
+      monitor_.beat();
+    }
+    last_step_.store(context_.ports.clock.now().count());
+    for (auto& message : context_.inbox->take()) message();
+    while (!context_.timers.empty() &&
+           context_.timers.begin()->first <= context_.ports.clock.now()) {
+      auto due = context_.timers.extract(context_.timers.begin());
+      due.mapped()();
+    }
+    if (context_.timers.empty()) return context_.ports.clock.now() + kLongestWait;
+    return context_.timers.begin()->first;
+  }
+
+  void run() {
+    while (!stopping_.load()) {
+      const MonotonicTime due = step();
+      const MonotonicTime now = context_.ports.clock.now();
+      if (due > now) {
+        context_.inbox->wait(std::min<std::chrono::nanoseconds>(due - now, kLongestWait));
+      }
+    }
+  }
+
+  void stop() {
+    stopping_.store(true);
+    context_.inbox->post([] {});
+  }
+
+  Status ready() const {
+    const MonotonicTime last{last_step_.load()};
+    if (context_.ports.clock.now() - last > kThreadIsStuck) {
+      return make_error(Code::Unavailable, "the engine's thread does not advance");
+    }
+    // An empty change tells whether the file can be written.
+    return context_.ports.store.write([](store::Transaction& tx) -> Status {
+      auto number = tx.next_number("ready");
+      if (!number) return number.error();
+      return ok_status();
+    });
+  }
+
+  Context context_;
+
+ private:
+  static Status can_cancel(const Operation& operation) {
+    if (operation.finished()) {
+      return make_error(
+          Code::FailedPrecondition,
+          operation.id.value + " has ended (" + std::string(to_string(operation.outcome)) + ")",
+          "there is nothing left to cancel");
+    }
+    switch (operation.kind) {
+      case OperationKind::VmMigrate: {
+        const auto state = migration_state_from(operation.state);
+        const bool early = state == MigrationState::Planned || state == MigrationState::Reserved ||
+                           state == MigrationState::PreCopying;
+        if (early) return ok_status();
+        return make_error(Code::FailedPrecondition,
+                          operation.id.value + " is " + operation.state +
+                              ": the VM is changing hosts, it is too late to cancel",
+                          "wait for it, then migrate back");
+      }
+      case OperationKind::VmStop:
+      case OperationKind::PoolDelete:
+      case OperationKind::HostRemove:
+        return make_error(Code::FailedPrecondition,
+                          std::string(to_string(operation.kind)) + " can't be cancelled",
+                          "wait for it to end");
+      case OperationKind::HostAdd:
+      case OperationKind::HostDrain:
+      case OperationKind::PoolCreate:
+      case OperationKind::VmStart:
+      case OperationKind::JobRun:
+        return ok_status();
+    }
+    return ok_status();
+  }
+
+  HostMonitor monitor_;
+  bool beating_ = false;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
+};
+
+Engine::Engine(Ports ports, Settings settings, AfterCommit after_commit)
+    : impl_(std::make_unique<Impl>(ports, std::move(settings), std::move(after_commit))) {}
+Engine::~Engine() = default;
+
+Result<Operation> Engine::submit(const HostAddRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const HostRemoveRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const HostDrainRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const PoolCreateRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const PoolDeleteRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const VmStartRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const VmStopRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const MigrateRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const JobSubmitRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::cancel(const OperationId& id) {
+  return impl_->cancel(id);
+}
+Result<Host> Engine::activate(const HostId& id) {
+  return impl_->activate(id);
+}
+Status Engine::recover() {
+  return impl_->recover();
+}
+MonotonicTime Engine::step() {
+  return impl_->step();
+}
+void Engine::run() {
+  impl_->run();
+}
+void Engine::stop() {
+  impl_->stop();
+}
+Status Engine::ready() const {
+  return impl_->ready();
+}
+const Settings& Engine::settings() const {
+  return impl_->context_.settings;
+}
+std::string Engine::output_file(const JobId& job) const {
+  return job_output_path(impl_->context_.settings.jobs_directory, job);
+}
+void Engine::on_change(std::function<void()> callback) {
+  const std::lock_guard lock(impl_->context_.change_mutex);
+  impl_->context_.on_change = std::move(callback);
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,218 @@
+#include "orchestrator/engine/host_monitor.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace mare::engine {
+namespace {
+constexpr auto kFactsEvery = std::chrono::seconds{60};
+constexpr auto kTellAgain = std::chrono::minutes{10};
+constexpr int kAbsencesBelieved = 2;
+}  // namespace
+
+void HostMonitor::beat() {
+  auto hosts = query<std::vector<Host>>(context_.ports.store,
+                                        [](const store::Reader& r) { return r.hosts(); });
+  if (hosts) {
+    std::erase_if(watches_, [&](const auto& entry) {
+      return std::none_of(hosts->begin(), hosts->end(),
+                          [&](const Host& host) { return host.id == entry.first; });
+    });
+    for (const auto& host : *hosts) ask(host);
+  }
+  context_.after(context_.settings.heartbeat, [this] { beat(); });
+}
+
+void HostMonitor::ask(const Host& host) {
+  Watch& watch = watches_[host.id];
+  if (watch.asking) return;  // a slow host is asked once at a time
+  auto driver = context_.ports.drivers.driver(host.id, host.address);
+  if (!driver) return missed(host.id, driver.error());
+  watch.asking = true;
+  const MonotonicTime asked = context_.ports.clock.now();
+  context_.ports.executor.run("beat/" + host.id.value, [this, inbox = context_.inbox,
+                                                        driver = *driver, id = host.id, asked] {
+    auto copies = driver->list();
+    inbox->post([this, id, asked, copies] {
+      const auto known = watches_.find(id);
+      if (known == watches_.end()) return;  // removed meanwhile
+      known->second.asking = false;
+      if (copies) {
+        heard(id, asked, *copies);
+      } else {
+        missed(id, copies.error());
+      }
+    });
+  });
+}
+
+void HostMonitor::heard(const HostId& id, MonotonicTime asked,
+                        const std::vector<VmObservation>& copies) {
+  auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
+  if (!host) return;
+  Watch& watch = watches_[id];
+  watch.misses = 0;
+  if (host->health != HostHealth::Up) {
+    host->health = HostHealth::Up;
+    host->health_reason = "";
+    host->last_seen = context_.ports.clock.wall_now();
+    auto kept = context_.ports.store.write(
+        [&](store::Transaction& tx) { return put_host(tx, context_.ports.clock, *host); });
+    if (!kept) return;
+    context_.ports.log.info("hosts", "host '" + id.value + "' is up");
+    context_.changed();
+    watch.facts_at = MonotonicTime{0};
+  }
+  if (watch.facts_at.count() == 0 || asked - watch.facts_at > kFactsEvery) {
+    watch.facts_at = asked;
+    refresh_facts(*host);
+  }
+  reconcile(*host, asked, copies);
+}
+
+void HostMonitor::missed(const HostId& id, const Error& error) {
+  Watch& watch = watches_[id];
+  if (++watch.misses < context_.settings.heartbeat_misses) return;
+  auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
+  if (!host || host->health == HostHealth::Down) return;
+  host->health = HostHealth::Down;
+  host->health_reason = error.text();
+  auto kept = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+    auto vms = tx.vms_on(id);
+    if (!vms) return vms.error();
+    for (auto& vm : *vms) {
+      if (vm.state != VmState::Running) continue;  // others belong to their operations
+      vm.state = VmState::Lost;
+      vm.reason = "its host '" + id.value + "' is silent";
+      if (auto done = put_vm(tx, context_.ports.clock, vm); !done) return done;
+    }
+    return put_host(tx, context_.ports.clock, *host);
+  });
+  if (!kept) return;
+  context_.ports.log.warn("hosts", "host '" + id.value + "' is down: " + error.text());
+  context_.changed();
+}
+
+void HostMonitor::refresh_facts(const Host& host) {
+  auto driver = context_.ports.drivers.driver(host.id, host.address);
+  if (!driver) return;
+  context_.ports.executor.run(
+      "beat/" + host.id.value, [this, inbox = context_.inbox, driver = *driver, id = host.id] {
+        auto facts = driver->facts();
+        if (!facts) return;
+        inbox->post([this, id, facts] {
+          auto row =
+              query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
+          if (!row) return;
+          row->memory = facts->memory;
+          row->cpus = facts->cpus;
+          row->vm_overhead = facts->vm_overhead;
+          row->hypervisor = facts->hypervisor;
+          row->live_migration = facts->live_migration;
+          row->last_seen = context_.ports.clock.wall_now();
+          (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
+        });
+      });
+}
+
+bool HostMonitor::is_settled(const VmId& vm, MonotonicTime asked) const {
+  const auto ended = context_.settled.find(vm);
+  return ended == context_.settled.end() || ended->second < asked;
+}
+
+void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
+                            const std::vector<VmObservation>& copies) {
+  struct Rows {
+    std::vector<Vm> vms;
+    std::vector<Operation> unfinished;
+  };
+  auto rows = query<Rows>(context_.ports.store, [](const store::Reader& r) -> Result<Rows> {
+    auto vms = r.vms();
+    if (!vms) return vms.error();
+    store::OperationFilter filter;
+    filter.unfinished_only = true;
+    filter.limit = 100000;
+    auto unfinished = r.operations(filter);
+    if (!unfinished) return unfinished.error();
+    return Rows{std::move(*vms), std::move(*unfinished)};
+  });
+  if (!rows) return;
+  const auto held = [&](const VmId& id) {
+    return std::any_of(rows->unfinished.begin(), rows->unfinished.end(), [&](const Operation& o) {
+      return o.target == id.value && to_string(o.kind).starts_with("vm.");
+    });
+  };
+  for (const auto& vm : rows->vms) {
+    if (vm.host != host.id || held(vm.id) || !is_settled(vm.id, asked)) continue;
+    const auto copy = std::find_if(copies.begin(), copies.end(), [&](const VmObservation& seen) {
+      return seen.key.id == vm.id && seen.key.uuid == vm.uuid;
+    });
+    const bool there = copy != copies.end() && copy->copy != Copy::Absent;
+    if (there) {
+      absences_.erase(vm.id);
+      if (vm.state == VmState::Lost && copy->copy == Copy::Running) copy_is_back(vm);
+    } else if (++absences_[vm.id] >= kAbsencesBelieved) {
+      absences_.erase(vm.id);
+      copy_is_gone(vm, host);
+    }
+  }
+  for (const auto& copy : copies) {
+    const auto row = std::find_if(rows->vms.begin(), rows->vms.end(),
+                                  [&](const Vm& vm) { return vm.id == copy.key.id; });
+    const bool known = row != rows->vms.end();
+    if (known && (row->host == host.id || held(row->id) || !is_settled(row->id, asked))) continue;
+    stray(host, copy, known ? std::optional<Vm>(*row) : std::nullopt);
+  }
+}
+
+void HostMonitor::copy_is_gone(Vm vm, const Host& host) {
+  vm.state = VmState::Failed;
+  vm.reason =
+      "its copy on '" + host.id.value + "' ended by itself (guest panic, or QEMU was killed)";
+  vm.host.reset();
+  auto kept = context_.ports.store.write(
+      [&](store::Transaction& tx) { return put_vm(tx, context_.ports.clock, vm); });
+  if (!kept) return;
+  context_.ports.log.warn("hosts", "VM '" + vm.id.value + "': " + vm.reason);
+  context_.changed();
+}
+
+void HostMonitor::copy_is_back(Vm vm) {
+  vm.state = VmState::Running;
+  vm.reason = "";
+  (void)context_.ports.store.write(
+      [&](store::Transaction& tx) { return put_vm(tx, context_.ports.clock, vm); });
+  context_.changed();
+}
+
+void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row) {
+  // A copy of a VM whose row names another host: left by a migration whose source or destination
+  // was silent at its end. The row is the truth, so this copy must not stay; one that runs is ended
+  // only if the true one is known to run as well, for else it may be the only one left.
+  const bool same = row && row->uuid == copy.key.uuid;
+  const bool true_one_runs = same && row->host && row->state == VmState::Running;
+  if (true_one_runs) {
+    auto driver = context_.ports.drivers.driver(host.id, host.address);
+    if (driver) {
+      context_.ports.executor.run("host/" + host.id.value, [driver = *driver, key = copy.key] {
+        (void)driver->destroy(key);
+      });
+    }
+  }
+  const MonotonicTime now = context_.ports.clock.now();
+  auto& told = told_[host.id.value + "/" + copy.key.uuid];
+  if (told.count() != 0 && now - told < kTellAgain) return;
+  told = now;
+  const std::string what = std::string(to_string(copy.copy));
+  context_.ports.log.warn("hosts", "host '" + host.id.value + "' has a stray copy of VM '" +
+                                       copy.key.id.value + "' (" + what + ")" +
+                                       (true_one_runs ? "; it is being ended" : ""));
+  const nlohmann::json data{
+      {"host", host.id.value}, {"uuid", copy.key.uuid}, {"copy", what}, {"ended", true_one_runs}};
+  (void)context_.ports.store.write([&](store::Transaction& tx) {
+    return emit(tx, context_.ports.clock, "vm", copy.key.id.value, "vm.stray", data.dump());
+  });
+  context_.changed();
+}
+
+}  // namespace mare::engine

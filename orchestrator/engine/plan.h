@@ -1,0 +1,32 @@
+// Checks of a request against the rows, inside the transaction that accepts it. They may look and
+// must not act: on success the operation's row is inserted, on error nothing is changed.
+#pragma once
+
+#include "orchestrator/engine/context.h"
+#include "orchestrator/policy/placement.h"
+
+namespace mare::engine {
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const HostAddRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const HostRemoveRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const PoolDeleteRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
+
+/// Hosts with what they have left, by the rows as they are in this transaction.
+Result<std::vector<policy::Room>> rooms_now(const store::Reader& reader,
+                                            const std::vector<HostId>& allowed,
+                                            const std::optional<HostId>& except);
+
+/// 1 to 32 of a-z, 0-9 and '-', beginning with a letter: it becomes a host name, a file name and a
+/// URL.
+Status check_name(const std::string& field, const std::string& name);
+
+}  // namespace mare::engine

@@ -1,0 +1,138 @@
+#include <set>
+
+#include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/spec.h"
+
+namespace mare::engine {
+namespace {
+
+constexpr int kMostVms = 1024;  // of one pool
+constexpr int kMostVcpus =
+    256;  // what QEMU's q35 takes without special settings is more; nobody needs it
+
+std::string mib(Bytes bytes) {
+  return std::to_string(bytes.count / (1024 * 1024));
+}
+
+Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
+  if (request.size < 1 || request.size > kMostVms) {
+    return field_error("size", "a pool of " + std::to_string(request.size) + " VMs can't be made",
+                       "give 1 to " + std::to_string(kMostVms));
+  }
+  if (request.vcpus < 1 || request.vcpus > kMostVcpus) {
+    return field_error("vcpus", std::to_string(request.vcpus) + " vCPUs can't be given to a VM",
+                       "give 1 to " + std::to_string(kMostVcpus));
+  }
+  if (request.memory < image.min_memory) {
+    return field_error("memory_mib",
+                       mib(request.memory) + " MiB is too little: image '" + image.name +
+                           "' needs " + mib(image.min_memory) + " MiB",
+                       "give at least " + mib(image.min_memory));
+  }
+  return ok_status();
+}
+
+/// The lowest free addresses of the subnet.
+Result<std::vector<Ipv4Address>> free_addresses(const store::Reader& reader,
+                                                const Settings& settings, int count) {
+  auto vms = reader.vms();
+  if (!vms) return vms.error();
+  std::set<std::uint32_t> taken;
+  for (const auto& vm : *vms) taken.insert(vm.ip.value);
+  std::vector<Ipv4Address> out;
+  const Ipv4Subnet& subnet = settings.vm_subnet;
+  for (std::uint32_t i = 1; i <= subnet.usable() && out.size() < static_cast<std::size_t>(count);
+       ++i) {
+    const Ipv4Address candidate{subnet.network.value + i};
+    if (!taken.contains(candidate.value)) out.push_back(candidate);
+  }
+  if (out.size() == static_cast<std::size_t>(count)) return out;
+  return make_error(Code::ResourceExhausted,
+                    "the VM subnet " + subnet.network.text() + "/" +
+                        std::to_string(subnet.prefix_length) + " has " +
+                        std::to_string(out.size()) + " free addresses, " + std::to_string(count) +
+                        " are needed",
+                    "delete a pool, or start mared with a larger --vm-subnet");
+}
+
+}  // namespace
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request) {
+  if (auto named = check_name("id", request.id.value); !named) return named.error();
+  auto there = tx.pool(request.id);
+  if (there) {
+    return make_error(Code::AlreadyExists, "there is a pool '" + request.id.value + "'",
+                      "choose another name, or delete that pool first");
+  }
+  if (there.error().code != Code::NotFound) return there.error();
+  auto image = context.ports.images.find(request.image, "");
+  if (!image) {
+    Error error = image.error();
+    if (error.field.empty()) error.field = "image";
+    return error;
+  }
+  if (auto fits = check_shape(request, *image); !fits) return fits.error();
+  for (const auto& host : request.hosts) {
+    auto row = tx.host(host);
+    if (row) continue;
+    Error error = row.error();
+    if (error.code == Code::NotFound) error.field = "hosts";
+    return error;
+  }
+  auto rooms = rooms_now(tx, request.hosts, {});
+  if (!rooms) return rooms.error();
+  const std::vector<Bytes> sizes(static_cast<std::size_t>(request.size), request.memory);
+  if (auto places = policy::place_all(*rooms, sizes); !places) {
+    return places.error().during("pool '" + request.id.value + "' can't be made");
+  }
+  auto addresses = free_addresses(tx, context.settings, request.size);
+  if (!addresses) return addresses.error();
+
+  Pool pool;
+  pool.id = request.id;
+  pool.image = image->name;
+  pool.image_version = image->version;
+  pool.size = request.size;
+  pool.memory = request.memory;
+  pool.vcpus = request.vcpus;
+  pool.token = make_hex(context.ports.rng, 16);
+  pool.hosts = request.hosts;
+  pool.created = context.ports.clock.wall_now();
+  auto kept = put_pool(tx, context.ports.clock, pool, "pool.created");
+  if (!kept) return kept.error();
+  for (int i = 0; i < request.size; ++i) {
+    Vm vm;
+    vm.id = VmId{pool.id.value + "-" + std::to_string(i)};
+    vm.pool = pool.id;
+    vm.index = i;
+    vm.ip = addresses->at(static_cast<std::size_t>(i));
+    vm.mac = mac_for(vm.ip);
+    vm.memory = pool.memory;
+    vm.vcpus = pool.vcpus;
+    vm.created = pool.created;
+    if (auto done = put_vm(tx, context.ports.clock, vm); !done) return done.error();
+  }
+  Operation draft;
+  draft.kind = OperationKind::PoolCreate;
+  draft.target = request.id.value;
+  return insert_operation(tx, context.ports.clock, draft);
+}
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const PoolDeleteRequest& request) {
+  auto pool = tx.pool(request.id);
+  if (!pool) return pool.error();
+  auto jobs = tx.unfinished_jobs_of(request.id);
+  if (!jobs) return jobs.error();
+  if (!jobs->empty() && !request.force) {
+    return make_error(Code::FailedPrecondition,
+                      "pool '" + request.id.value + "' has " + std::to_string(jobs->size()) +
+                          " unfinished jobs, among them " + jobs->front().id.value,
+                      "wait for them, cancel them, or delete with force");
+  }
+  Operation draft;
+  draft.kind = OperationKind::PoolDelete;
+  draft.target = request.id.value;
+  return insert_operation(tx, context.ports.clock, draft);
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,243 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "orchestrator/engine/plan.h"
+
+namespace mare::engine {
+namespace {
+
+std::string mib(Bytes bytes) {
+  return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
+}
+
+Error wrong_state(const Vm& vm, const std::string& wanted) {
+  return make_error(Code::FailedPrecondition,
+                    "VM '" + vm.id.value + "' is " + std::string(to_string(vm.state)) +
+                        (vm.reason.empty() ? "" : " (" + vm.reason + ")"),
+                    "it must be " + wanted);
+}
+
+/// Jobs that have ranks on a VM.
+Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
+  auto jobs = reader.unfinished_jobs_of(vm.pool);
+  if (!jobs) return jobs.error();
+  std::erase_if(*jobs, [&](const Job& job) {
+    return std::find(job.vms.begin(), job.vms.end(), vm.id) == job.vms.end();
+  });
+  return jobs;
+}
+
+/// Is this host fit to receive a running VM?
+Status check_destination(const store::Reader& reader, const Vm& vm, const HostId& destination) {
+  auto host = reader.host(destination);
+  if (!host) {
+    Error error = host.error();
+    if (error.code == Code::NotFound) error.field = "destination";
+    return error;
+  }
+  if (destination == vm.host) {
+    return field_error("destination",
+                       "VM '" + vm.id.value + "' is on host '" + destination.value + "' already",
+                       "name another host, or none to let Maré choose");
+  }
+  if (host->health != HostHealth::Up) {
+    return make_error(Code::Unavailable,
+                      "host '" + destination.value + "' is " +
+                          std::string(to_string(host->health)) +
+                          (host->health_reason.empty() ? "" : ": " + host->health_reason),
+                      "name a host that 'mare host list' shows as up");
+  }
+  if (host->admin != HostAdmin::Active) {
+    return make_error(Code::FailedPrecondition,
+                      "host '" + destination.value + "' is " + std::string(to_string(host->admin)),
+                      "take it into use with 'mare host activate " + destination.value + "'");
+  }
+  auto rooms = rooms_now(reader, {destination}, {});
+  if (!rooms) return rooms.error();
+  const Bytes need = vm.memory + host->vm_overhead;
+  if (rooms->empty() || rooms->front().free < need) {
+    const Bytes free = rooms->empty() ? Bytes{} : rooms->front().free;
+    return make_error(Code::ResourceExhausted,
+                      "host '" + destination.value + "' has no room for VM '" + vm.id.value +
+                          "': it needs " + mib(need) + ", " + mib(free) + " are free",
+                      "name another host, or make room there");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRequest& request,
+                       const std::optional<OperationId>& parent) {
+  auto vm = tx.vm(request.id);
+  if (!vm) return vm.error();
+  if (vm->state != VmState::Stopped && vm->state != VmState::Failed) {
+    return wrong_state(*vm, "stopped");
+  }
+  if (request.host) {
+    if (auto fits = check_destination(tx, *vm, *request.host); !fits) {
+      Error error = fits.error();
+      if (!error.field.empty()) error.field = "host";
+      return error;
+    }
+  }
+  Operation draft;
+  draft.kind = OperationKind::VmStart;
+  draft.target = request.id.value;
+  draft.parent = parent;
+  if (request.host) draft.request = request.host->value;
+  return insert_operation(tx, context.ports.clock, draft);
+}
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopRequest& request,
+                       const std::optional<OperationId>& parent) {
+  auto vm = tx.vm(request.id);
+  if (!vm) return vm.error();
+  auto jobs = jobs_on(tx, *vm);
+  if (!jobs) return jobs.error();
+  if (!jobs->empty() && !request.force) {
+    return make_error(Code::FailedPrecondition,
+                      "VM '" + request.id.value + "' runs a rank of " + jobs->front().id.value,
+                      "cancel the job first, or stop with force: the job will fail");
+  }
+  Operation draft;
+  draft.kind = OperationKind::VmStop;
+  draft.target = request.id.value;
+  draft.parent = parent;
+  if (request.force) draft.request = "force";
+  return insert_operation(tx, context.ports.clock, draft);
+}
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRequest& request,
+                       const std::optional<OperationId>& parent) {
+  auto vm = tx.vm(request.vm);
+  if (!vm) return vm.error();
+  if (request.timeout.count() < 1 || request.timeout.count() > 86400) {
+    return field_error(
+        "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",
+        "give 1 to 86400");
+  }
+  if (request.bandwidth_limit && request.bandwidth_limit->value < 1024 * 1024) {
+    return field_error("bandwidth_limit_bytes_per_s",
+                       "a bandwidth limit under 1 MiB/s can't be set",
+                       "give at least 1048576, or leave it out");
+  }
+  if (request.downtime_limit &&
+      (request.downtime_limit->count() < 1 || request.downtime_limit->count() > 2'000'000)) {
+    return field_error("downtime_limit_ms",
+                       "a downtime limit of " + std::to_string(request.downtime_limit->count()) +
+                           " ms can't be set",
+                       "give 1 to 2000000, or leave it out");
+  }
+  // Who holds the VM is the better answer than what state that holder has put it into.
+  auto holder = tx.unfinished("vm", request.vm.value);
+  if (!holder) return holder.error();
+  if (!*holder && vm->state != VmState::Running) return wrong_state(*vm, "running");
+  std::optional<HostId> destination = request.destination;
+  if (!*holder) {
+    auto source = tx.host(*vm->host);
+    if (!source) return source.error();
+    if (!source->live_migration) {
+      return make_error(
+          Code::Unsupported,
+          "host '" + source->id.value + "' (" + source->hypervisor + ") can't migrate a running VM",
+          "its 'mare host show' tells why");
+    }
+    if (!destination) {
+      auto rooms = rooms_now(tx, {}, vm->host);
+      if (!rooms) return rooms.error();
+      auto chosen = policy::place(*rooms, vm->memory);
+      if (!chosen) return chosen.error();
+      destination = *chosen;
+    }
+    if (auto fits = check_destination(tx, *vm, *destination); !fits) return fits.error();
+  }
+  Operation draft;
+  draft.kind = OperationKind::VmMigrate;
+  draft.target = request.vm.value;
+  draft.parent = parent;
+  draft.deadline =
+      context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(request.timeout);
+  auto accepted = insert_operation(tx, context.ports.clock, draft);  // Conflict if it is held
+  if (!accepted) return accepted.error();
+
+  Migration migration;
+  migration.id = accepted->id;
+  migration.vm = vm->id;
+  migration.source = *vm->host;
+  migration.destination = *destination;
+  migration.bandwidth_limit = request.bandwidth_limit;
+  migration.downtime_limit = request.downtime_limit;
+  migration.memory_total = vm->memory;
+  migration.remaining = vm->memory;
+  auto jobs = jobs_on(tx, *vm);
+  if (!jobs) return jobs.error();
+  for (const auto& job : *jobs) migration.jobs.push_back(job.id);
+  if (auto done = tx.put(migration); !done) return done.error();
+  return accepted;
+}
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request) {
+  auto pool = tx.pool(request.pool);
+  if (!pool) {
+    Error error = pool.error();
+    if (error.code == Code::NotFound) error.field = "pool";
+    return error;
+  }
+  if (request.command.empty() || request.command.front().empty()) {
+    return field_error("command", "there is no program to run",
+                       "give the program and its arguments");
+  }
+  std::size_t length = 0;
+  for (const auto& word : request.command) length += word.size() + 1;
+  for (const auto& word : request.environment) length += word.size() + 1;
+  if (length > 32768) {
+    return field_error(
+        "command",
+        "command and environment have " + std::to_string(length) + " bytes, 32768 is the limit",
+        "put long input into a file under /jobs");
+  }
+  for (const auto& variable : request.environment) {
+    const auto equals = variable.find('=');
+    if (equals != std::string::npos && equals > 0) continue;
+    return field_error("environment", "'" + variable + "' is not NAME=VALUE",
+                       "write it as NAME=VALUE");
+  }
+  if (request.ranks < 1) {
+    return field_error("ranks", std::to_string(request.ranks) + " ranks can't run",
+                       "give at least 1");
+  }
+  if (request.ranks > pool->size) {
+    return field_error("ranks",
+                       "the job has " + std::to_string(request.ranks) + " ranks, pool '" +
+                           pool->id.value + "' has " + std::to_string(pool->size) +
+                           " VMs and a rank takes one",
+                       "give at most " + std::to_string(pool->size) + ", or use a larger pool");
+  }
+  auto holder = tx.unfinished("pool", request.pool.value);
+  if (!holder) return holder.error();
+  if (*holder && (*holder)->kind == OperationKind::PoolDelete) {
+    return make_error(
+        Code::Conflict,
+        "pool '" + request.pool.value + "' is being deleted by " + (*holder)->id.value,
+        "use another pool");
+  }
+  auto number = tx.next_number("job");
+  if (!number) return number.error();
+  Job job;
+  job.id = JobId{"job-" + std::to_string(*number)};
+  const auto& program = request.command.front();
+  job.name = request.name.empty() ? program.substr(program.rfind('/') + 1) : request.name;
+  job.pool = request.pool;
+  job.command = request.command;
+  job.environment = request.environment;
+  job.ranks = request.ranks;
+  job.created = context.ports.clock.wall_now();
+  if (auto done = put_job(tx, context.ports.clock, job); !done) return done.error();
+  Operation draft;
+  draft.kind = OperationKind::JobRun;
+  draft.target = job.id.value;
+  return insert_operation(tx, context.ports.clock, draft);
+}
+
+}  // namespace mare::engine

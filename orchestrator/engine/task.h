@@ -1,0 +1,113 @@
+// One unfinished operation in memory. A task acts on the committed state of its operation; every
+// act is idempotent, so entering a state again (after a crash, or when the disk was full) repeats
+// it harmlessly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "orchestrator/engine/context.h"
+#include "orchestrator/model/lifecycles.h"
+
+namespace mare::engine {
+
+class Task : public std::enable_shared_from_this<Task> {
+ public:
+  using Also = std::function<Status(store::Transaction&)>;
+
+  Task(Context& context, Operation operation)
+      : context_(context), operation_(std::move(operation)) {}
+  virtual ~Task() = default;
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  /// Acts on the committed state. `recovered`: this process did not commit it.
+  virtual void enter(bool recovered) = 0;
+  /// operation().cancel_requested has become true.
+  virtual void on_cancel() {}
+  virtual void on_child_ended(const Operation& child) { (void)child; }
+
+  const Operation& operation() const { return operation_; }
+  void cancel_was_committed();
+
+ protected:
+  Clock& clock() const { return context_.ports.clock; }
+  Log& log() const { return context_.ports.log; }
+  store::Store& store() const { return context_.ports.store; }
+  const Settings& settings() const { return context_.settings; }
+
+  /// Commits a transition together with `also`. False when the store refused (disk full): the state
+  /// was not changed, and enter() is called again in a second. Continue only on true.
+  bool commit(std::string_view event, std::string_view to, const std::string& detail,
+              const Also& also = {});
+  /// Commits the last transition. The task is gone afterwards.
+  bool finish(std::string_view event, std::string_view to, Outcome outcome,
+              const std::string& reason, const std::string& error_code = {}, const Also& also = {});
+  /// Keeps a fraction of work done, 0 to 1. May be lost.
+  void progress(double fraction);
+  void save_progress();
+
+  /// Runs `work` on the executor and `then` here with its result, unless the state changed
+  /// meanwhile.
+  template <typename R>
+  void call(const std::string& lane, std::function<R()> work, std::function<void(R)> then) {
+    context_.ports.executor.run(lane, [inbox = context_.inbox, guard = guard_here(),
+                                       work = std::move(work), then = std::move(then)] {
+      auto answer = std::make_shared<R>(work());
+      inbox->post([guard, then, answer] {
+        if (guard()) then(std::move(*answer));
+      });
+    });
+  }
+  /// The same for a driver's call; a host without a driver answers at once.
+  template <typename R>
+  void call_host(const HostId& host, std::function<R(Driver&)> work, std::function<void(R)> then) {
+    auto driver = context_.driver_of(host);
+    if (!driver) {
+      soon([then, error = driver.error()] { then(R(error)); });
+      return;
+    }
+    call<R>(
+        "host/" + host.value, [driver = *driver, work = std::move(work)] { return work(*driver); },
+        std::move(then));
+  }
+  /// Later, on this thread, unless the state changed meanwhile.
+  void after(std::chrono::nanoseconds delay, std::function<void()> what);
+  void soon(std::function<void()> what) { after(std::chrono::nanoseconds{0}, std::move(what)); }
+  /// Enters the state again in a while.
+  void again(std::chrono::nanoseconds delay = std::chrono::seconds{1});
+
+  /// How long this process has been in the present state.
+  MonotonicTime in_state() const { return clock().now() - state_since_; }
+
+  Result<Vm> vm(const VmId& id) const;
+  Result<Host> host(const HostId& id) const;
+
+  Context& context_;
+
+ private:
+  /// True while the task lives and is in the state that it is in now.
+  std::function<bool()> guard_here();
+  bool write(Operation updated, std::string_view event, const std::string& detail,
+             const Also& also);
+
+  Operation operation_;
+  std::uint64_t epoch_ = 0;
+  MonotonicTime state_since_{0};
+};
+
+std::shared_ptr<Task> make_task(Context& context, const Operation& operation);
+
+// One maker per kind, each in a file of its own.
+std::shared_ptr<Task> make_host_add(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_host_remove(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_host_drain(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_pool_create(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_pool_delete(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_vm_start(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_vm_stop(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_vm_migrate(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_job_run(Context& context, const Operation& operation);
+
+}  // namespace mare::engine
