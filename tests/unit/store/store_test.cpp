@@ -1,0 +1,386 @@
+#include "orchestrator/store/store.h"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace mare::store {
+namespace {
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() {
+    std::string pattern = testing::TempDir() + "mare-store-XXXXXX";
+    directory_ = mkdtemp(pattern.data());
+    open();
+  }
+  ~StoreTest() override {
+    store_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void open() {
+    store_.reset();
+    auto opened = Store::open(path());
+    ASSERT_TRUE(opened) << opened.error().text();
+    store_ = std::move(*opened);
+  }
+  std::string path() const { return directory_ + "/mare.db"; }
+
+  template <typename T>
+  Status put(const T& row) {
+    return store_->write([&](Transaction& tx) { return tx.put(row); });
+  }
+
+  static Host full_host() {
+    Host host;
+    host.id = HostId{"h1"};
+    host.address = "10.0.0.1:7412";
+    host.admin = HostAdmin::Draining;
+    host.health = HostHealth::Down;
+    host.health_reason = "agent is gone";
+    host.memory = mebibytes(4096);
+    host.cpus = 8;
+    host.vm_overhead = mebibytes(160);
+    host.hypervisor = "qemu 10";
+    host.live_migration = true;
+    host.added = WallTime{11};
+    host.last_seen = WallTime{12};
+    return host;
+  }
+  static Pool full_pool() {
+    Pool pool;
+    pool.id = PoolId{"demo"};
+    pool.image = "base";
+    pool.image_version = "abc";
+    pool.size = 2;
+    pool.memory = mebibytes(192);
+    pool.vcpus = 3;
+    pool.token = "secret";
+    pool.hosts = {HostId{"h1"}, HostId{"h2"}};
+    pool.created = WallTime{13};
+    return pool;
+  }
+  static Vm full_vm(int index) {
+    Vm vm;
+    vm.id = VmId{"demo-" + std::to_string(index)};
+    vm.pool = PoolId{"demo"};
+    vm.index = index;
+    vm.uuid = "u-" + std::to_string(index);
+    vm.mac = MacAddress{{0x52, 0x54, 0, 1, 2, static_cast<std::uint8_t>(index)}};
+    vm.ip = Ipv4Address{0x0a4d0101U + static_cast<std::uint32_t>(index)};
+    vm.memory = mebibytes(192);
+    vm.vcpus = 2;
+    vm.state = VmState::Running;
+    vm.host = HostId{"h1"};
+    vm.reason = "why";
+    vm.created = WallTime{14};
+    vm.started = WallTime{15};
+    return vm;
+  }
+  static Operation operation(const std::string& id, OperationKind kind, const std::string& target) {
+    Operation out;
+    out.id = OperationId{id};
+    out.kind = kind;
+    out.target = target;
+    out.state = "Planned";
+    out.request = "{}";
+    out.created = WallTime{16};
+    return out;
+  }
+
+  std::string directory_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
+  const Host host = full_host();
+  ASSERT_TRUE(put(host));
+  open();
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    auto row = reader.host(host.id);
+    EXPECT_TRUE(row);
+    EXPECT_EQ(row->address, host.address);
+    EXPECT_EQ(row->admin, host.admin);
+    EXPECT_EQ(row->health, host.health);
+    EXPECT_EQ(row->health_reason, host.health_reason);
+    EXPECT_EQ(row->memory, host.memory);
+    EXPECT_EQ(row->cpus, host.cpus);
+    EXPECT_EQ(row->vm_overhead, host.vm_overhead);
+    EXPECT_EQ(row->hypervisor, host.hypervisor);
+    EXPECT_EQ(row->live_migration, host.live_migration);
+    EXPECT_EQ(row->added, host.added);
+    EXPECT_EQ(row->last_seen, host.last_seen);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_pool()));
+  ASSERT_TRUE(put(full_vm(0)));
+  Job job;
+  job.id = JobId{"job-1"};
+  job.name = "n";
+  job.pool = PoolId{"demo"};
+  job.command = {"prog", "with \"quotes\"", "\xff\xfe"};
+  job.environment = {"A=1"};
+  job.ranks = 2;
+  job.state = JobState::Running;
+  job.exit_code = 137;
+  job.reason = "r";
+  job.vms = {VmId{"demo-0"}};
+  job.output_bytes = 1ULL << 40U;
+  job.created = WallTime{1};
+  job.started = WallTime{2};
+  job.ended = WallTime{3};
+  ASSERT_TRUE(put(job));
+  open();
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    const auto pool = reader.pool(PoolId{"demo"});
+    EXPECT_TRUE(pool);
+    EXPECT_EQ(pool->hosts, full_pool().hosts);
+    EXPECT_EQ(pool->token, "secret");
+    EXPECT_EQ(pool->vcpus, 3);
+    EXPECT_EQ(pool->image_version, "abc");
+    const auto vm = reader.vm(VmId{"demo-0"});
+    EXPECT_TRUE(vm);
+    EXPECT_EQ(vm->mac, full_vm(0).mac);
+    EXPECT_EQ(vm->ip, full_vm(0).ip);
+    EXPECT_EQ(vm->host, full_vm(0).host);
+    EXPECT_EQ(vm->uuid, "u-0");
+    EXPECT_EQ(vm->state, VmState::Running);
+    EXPECT_EQ(vm->started, WallTime{15});
+    const auto back = reader.job(job.id);
+    EXPECT_TRUE(back);
+    EXPECT_EQ(back->command.size(), 3U);
+    EXPECT_EQ(back->command[1], "with \"quotes\"");
+    EXPECT_EQ(back->exit_code, 137);
+    EXPECT_EQ(back->output_bytes, 1ULL << 40U);
+    EXPECT_EQ(back->vms, job.vms);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
+  Migration migration;
+  migration.id = OperationId{"op-1"};
+  migration.vm = VmId{"demo-0"};
+  migration.source = HostId{"h1"};
+  migration.destination = HostId{"h2"};
+  migration.bandwidth_limit = BytesPerSecond{5e7};
+  migration.downtime_limit = Milliseconds{300};
+  migration.rounds = {{0, Microseconds{1}, Microseconds{2}, Bytes{3}, Bytes{4}, 5.5},
+                      {1, Microseconds{6}, Microseconds{7}, Bytes{8}, Bytes{9}, 10.25}};
+  migration.transferred = Bytes{99};
+  migration.total_time = Microseconds{123};
+  migration.downtime_peers = Microseconds{0};
+  migration.announcements = 6;
+  migration.jobs = {JobId{"job-1"}};
+  ASSERT_TRUE(put(migration));
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    const auto row = reader.migration(migration.id);
+    EXPECT_TRUE(row);
+    EXPECT_EQ(row->bandwidth_limit, migration.bandwidth_limit);
+    EXPECT_EQ(row->downtime_limit, migration.downtime_limit);
+    EXPECT_EQ(row->rounds.size(), 2U);
+    EXPECT_EQ(row->rounds[1].sent, Bytes{8});
+    EXPECT_DOUBLE_EQ(row->rounds[1].dirty_bytes_per_s, 10.25);
+    EXPECT_EQ(row->total_time, Microseconds{123});
+    EXPECT_EQ(row->downtime_peers, Microseconds{0}) << "zero is known, not unknown";
+    EXPECT_EQ(row->downtime_guest, std::nullopt);
+    EXPECT_EQ(row->jobs, migration.jobs);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, AFailedChangeLeavesEverythingAsItWas) {
+  ASSERT_TRUE(put(full_host()));
+  const auto commits = store_->commits();
+  auto done = store_->write([&](Transaction& tx) -> Status {
+    Host changed = full_host();
+    changed.cpus = 99;
+    EXPECT_TRUE(tx.put(changed));
+    return make_error(Code::FailedPrecondition, "no");
+  });
+  EXPECT_FALSE(done);
+  EXPECT_EQ(done.error().message, "no");
+  EXPECT_EQ(store_->commits(), commits);
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(reader.host(HostId{"h1"})->cpus, 8);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, OneUnfinishedOperationPerObject) {
+  const auto insert = [&](const Operation& op) {
+    return store_->write([&](Transaction& tx) { return tx.insert(op); });
+  };
+  ASSERT_TRUE(insert(operation("op-1", OperationKind::VmMigrate, "x")));
+  const auto second = insert(operation("op-2", OperationKind::VmStop, "x"));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::Conflict);
+  EXPECT_NE(second.error().text().find("op-1"), std::string::npos) << second.error().text();
+  // A pool may have a VM's or a host's name.
+  EXPECT_TRUE(insert(operation("op-3", OperationKind::PoolCreate, "x")));
+  // Once it ended, the next one may come.
+  ASSERT_TRUE(store_->write([&](Transaction& tx) -> Status {
+    auto first = tx.operation(OperationId{"op-1"});
+    first->outcome = Outcome::Succeeded;
+    return tx.update(*first);
+  }));
+  EXPECT_TRUE(insert(operation("op-4", OperationKind::VmStop, "x")));
+}
+
+TEST_F(StoreTest, TheIndexHoldsEvenIfTheCheckAboveItIsForgotten) {
+  ASSERT_TRUE(store_->write([&](Transaction& tx) {
+    return tx.insert(operation("op-1", OperationKind::VmMigrate, "x"));
+  }));
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open(path().c_str(), &raw), SQLITE_OK);
+  const int code = sqlite3_exec(
+      raw,
+      "INSERT INTO operation (id, kind, target, state, outcome, reason, error_code, "
+      "cancel_requested, "
+      "attempt, request, progress, created_us, started_us, ended_us, deadline_us) VALUES ('op-9', "
+      "'vm.stop', 'x', 'Planned', 'pending', '', '', 0, 1, '{}', 0, 0, 0, 0, 0)",
+      nullptr, nullptr, nullptr);
+  EXPECT_EQ(code, SQLITE_CONSTRAINT);
+  sqlite3_close(raw);
+}
+
+TEST_F(StoreTest, MacAndAddressAreUnique) {
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_pool()));
+  ASSERT_TRUE(put(full_vm(0)));
+  Vm twin = full_vm(1);
+  twin.ip = full_vm(0).ip;
+  EXPECT_FALSE(put(twin));
+  twin = full_vm(1);
+  twin.mac = full_vm(0).mac;
+  EXPECT_FALSE(put(twin));
+  EXPECT_TRUE(put(full_vm(1)));
+}
+
+TEST_F(StoreTest, AHostWithVmsCantBeErased) {
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_pool()));
+  ASSERT_TRUE(put(full_vm(0)));
+  EXPECT_FALSE(store_->write([](Transaction& tx) { return tx.erase(HostId{"h1"}); }));
+}
+
+TEST_F(StoreTest, NumbersGoOnAfterReopening) {
+  const auto take = [&] {
+    std::uint64_t got = 0;
+    EXPECT_TRUE(store_->write([&](Transaction& tx) -> Status {
+      auto number = tx.next_number("job");
+      if (!number) return number.error();
+      got = *number;
+      return ok_status();
+    }));
+    return got;
+  };
+  EXPECT_EQ(take(), 1U);
+  EXPECT_EQ(take(), 2U);
+  open();
+  EXPECT_EQ(take(), 3U);
+}
+
+TEST_F(StoreTest, EventsComeInOrderAndAfterANumber) {
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(store_->write([&](Transaction& tx) {
+      return tx.append(Event{0, WallTime{i}, "vm", "v" + std::to_string(i), "vm.state", "{}"});
+    }));
+  }
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(*reader.last_event(), 5U);
+    const auto events = reader.events_after(2, 2);
+    EXPECT_TRUE(events);
+    EXPECT_EQ(events->size(), 2U);
+    EXPECT_EQ((*events)[0].subject, "v2");
+    EXPECT_EQ((*events)[1].seq, 4U);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, AMissingRowIsNamed) {
+  ASSERT_TRUE(store_->read([](const Reader& reader) -> Status {
+    const auto row = reader.vm(VmId{"nobody"});
+    EXPECT_FALSE(row);
+    EXPECT_EQ(row.error().code, Code::NotFound);
+    EXPECT_NE(row.error().text().find("'nobody'"), std::string::npos);
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, AfterAStopNothingIsWritten) {
+  ASSERT_TRUE(put(full_host()));
+  store_->stop_after_commits(store_->commits());
+  EXPECT_FALSE(put(full_pool()));
+  open();
+  ASSERT_TRUE(store_->read([](const Reader& reader) -> Status {
+    EXPECT_TRUE(reader.host(HostId{"h1"}));
+    EXPECT_FALSE(reader.pool(PoolId{"demo"}));
+    return ok_status();
+  }));
+}
+
+TEST_F(StoreTest, AFileOfANewerProgramIsRefused) {
+  sqlite3* raw = nullptr;
+  ASSERT_EQ(sqlite3_open(path().c_str(), &raw), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(raw, "PRAGMA user_version = 999", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(raw);
+  store_.reset();
+  const auto opened = Store::open(path());
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, Code::FailedPrecondition);
+}
+
+TEST_F(StoreTest, AKilledWriterLosesNothingThatWasReported) {
+  store_.reset();
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // Reports each commit through the pipe after it returned ok, until it is killed.
+    auto opened = Store::open(path());
+    if (!opened) _exit(1);
+    for (unsigned char i = 1; i < 200; ++i) {
+      const auto done = (*opened)->write([](Transaction& tx) -> Status {
+        auto number = tx.next_number("killed");
+        if (!number) return number.error();
+        return ok_status();
+      });
+      if (!done || ::write(pipe_ends[1], &i, 1) != 1) _exit(1);
+    }
+    pause();
+    _exit(0);
+  }
+  unsigned char reported = 0;
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(::read(pipe_ends[0], &reported, 1), 1);
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(pipe_ends[1]);
+  unsigned char more = 0;
+  while (::read(pipe_ends[0], &more, 1) == 1) reported = more;
+  close(pipe_ends[0]);
+  open();
+  std::uint64_t next = 0;
+  ASSERT_TRUE(store_->write([&](Transaction& tx) -> Status {
+    auto number = tx.next_number("killed");
+    if (!number) return number.error();
+    next = *number;
+    return ok_status();
+  }));
+  // The commit in flight at the kill may or may not be there; every reported one is.
+  EXPECT_GE(next, static_cast<std::uint64_t>(reported) + 1);
+  EXPECT_LE(next, static_cast<std::uint64_t>(reported) + 2);
+}
+
+}  // namespace
+}  // namespace mare::store
