@@ -1,0 +1,1 @@
+"""Builds and keeps the NFS roots that Maré's VMs boot from. Standard library only."""
