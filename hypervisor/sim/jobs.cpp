@@ -1,0 +1,153 @@
+// Programs in guests: an mpirun over several guests goes as fast as its slowest rank and stalls
+// while one of them is paused. What it leaves behind (claim, output, exit code) is on the shared
+// file system and outlives every VM.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+#include "hypervisor/sim/world.h"
+
+namespace mare::sim {
+namespace {
+
+constexpr double kDefaultWork_s = 5;
+constexpr double kLineEvery_s = 0.5;
+
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::string_view> after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  return text.substr(prefix.size());
+}
+
+/// The addresses of "--host a:1,b:1".
+std::vector<Ipv4Address> hosts_of(const GuestRun& program) {
+  std::vector<Ipv4Address> found;
+  for (std::size_t i = 0; i + 1 < program.arguments.size(); ++i) {
+    if (program.arguments[i] != "--host") continue;
+    std::string_view list = program.arguments[i + 1];
+    while (!list.empty()) {
+      const auto comma = std::min(list.find(','), list.size());
+      const auto item = list.substr(0, comma);
+      if (auto address = Ipv4Address::parse(item.substr(0, item.find(':')))) {
+        found.push_back(*address);
+      }
+      list.remove_prefix(std::min(comma + 1, list.size()));
+    }
+  }
+  return found;
+}
+
+/// A value that depends on the job alone, so that a test can tell the right answer from another.
+std::string checksum(const std::string& job) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : job) {
+    hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+}  // namespace
+
+Run& World::start_run(const GuestRun& program, const std::shared_ptr<Guest>& launcher) {
+  Run& run = runs[program.directory];
+  run.program = program;
+  run.launcher = launcher;
+  run.progress.since = now;
+  run.work_s = kDefaultWork_s;
+  for (const auto& argument : program.arguments) {
+    if (auto value = after(argument, "--sim-work="))
+      run.work_s = number(*value).value_or(run.work_s);
+    if (auto value = after(argument, "--sim-exit=")) {
+      run.wanted_exit = static_cast<int>(number(*value).value_or(0));
+    }
+  }
+  for (const auto& address : hosts_of(program)) {
+    std::shared_ptr<Guest> found;
+    for (const auto& [id, host] : hosts) {
+      for (const auto& [vm, copy] : host.copies) {
+        if (copy.copy == Copy::Running && copy.guest->spec.ip == address) found = copy.guest;
+      }
+    }
+    if (!found || !answers(*found)) {
+      end_run(run, 1, "mpirun: no answer from " + address.text());
+      return run;
+    }
+    run.ranks.push_back(found);
+  }
+  if (run.ranks.empty()) run.ranks.push_back(launcher);
+  refresh_runs();
+  return run;
+}
+
+void World::settle(Run& run) {
+  if (run.ended() || run.progress.at(now) < run.work_s) return;
+  run.progress.set_rate(now, 0);
+  run.progress.value = run.work_s;
+  run.exit_code = run.wanted_exit;
+}
+
+void World::end_run(Run& run, int exit_code, const std::string& complaint) {
+  settle(run);
+  if (run.ended()) return;
+  run.progress.set_rate(now, 0);
+  run.exit_code = exit_code;
+  run.complaint = complaint;
+}
+
+void World::refresh_runs() {
+  for (auto& [directory, run] : runs) {
+    settle(run);
+    if (run.ended()) continue;
+    double rate = 1e9;
+    for (const auto& guest : run.ranks) {
+      double own = guest->work.rate;
+      const auto where = runs_on(*guest);
+      // TCP outlives a network that is away for a while; the ranks wait for each other.
+      const bool away = !where || !on_network(hosts.at(*where));
+      if (away && run.ranks.size() > 1) own = 0;
+      rate = std::min(rate, own);
+    }
+    run.progress.set_rate(now, rate);
+  }
+}
+
+void World::guest_ended(const std::shared_ptr<Guest>& guest) {
+  for (auto& [directory, run] : runs) {
+    settle(run);
+    if (run.ended()) continue;
+    if (run.launcher == guest) {
+      run.progress.set_rate(now, 0);
+      run.lost = true;  // nobody was left to write its exit status
+    } else if (std::find(run.ranks.begin(), run.ranks.end(), guest) != run.ranks.end()) {
+      end_run(run, 1, "mpirun: lost the connection to " + guest->spec.id.value);
+    }
+  }
+}
+
+std::string World::output_of(const Run& run) const {
+  const double done_s = std::min(run.progress.at(now), run.work_s);
+  const int total = static_cast<int>(std::floor(run.work_s / kLineEvery_s));
+  const int written = std::min(total, static_cast<int>(std::floor(done_s / kLineEvery_s)));
+  std::string text;
+  for (int i = 1; i <= written; ++i) {
+    text += "iteration " + std::to_string(i) + " of " + std::to_string(total) + "\n";
+  }
+  if (!run.complaint.empty()) {
+    text += run.complaint + "\n";
+  } else if (run.exit_code && !run.lost) {
+    text += "checksum " + checksum(run.program.id.value) + "\n";
+  }
+  return text;
+}
+
+}  // namespace mare::sim

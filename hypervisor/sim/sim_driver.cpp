@@ -1,0 +1,350 @@
+#include "hypervisor/sim/sim_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mare::sim {
+namespace {
+
+constexpr Time kEndedKept = std::chrono::minutes{10};
+constexpr std::string_view kScheme = "sim://";
+
+/// Announcements go out at 0, 50, 150, 350 and 750 ms after the first.
+int frames_after(Time span) {
+  constexpr int kFrames = 5;
+  int sent = 0;
+  for (int i = 0; i < kFrames; ++i) {
+    if (span >= std::chrono::milliseconds{50 * ((1 << i) - 1)}) ++sent;
+  }
+  return sent;
+}
+
+}  // namespace
+
+template <typename R>
+R SimDriver::call(const std::string& what, const std::function<R(World&, SimHost&)>& work) {
+  Locked world = cluster_.lock();
+  auto found = world->host(host_);
+  if (!found) return found.error();
+  SimHost& host = **found;
+  if (!world->agent_answers(host)) {
+    return make_error(Code::Unavailable, what + ": host " + host_.value + " does not answer");
+  }
+  const FaultModel& faults = world->faults;
+  const auto fail = [&](Code code, bool done) -> R {
+    if (done) static_cast<void>(work(*world, host));
+    return make_error(code,
+                      what + ": the call to host " + host_.value +
+                          (code == Code::Unavailable ? " did not get through" : " broke off"));
+  };
+  if (host.planned.calls > 0) {
+    --host.planned.calls;
+    return fail(host.planned.code, host.planned.done);
+  }
+  if (faults.call_refused > 0 && world->rng.chance(faults.call_refused)) {
+    return fail(Code::Unavailable, false);
+  }
+  if (faults.call_unanswered > 0 && world->rng.chance(faults.call_unanswered)) {
+    return fail(Code::OutcomeUnknown, world->rng.chance(0.5));
+  }
+  return work(*world, host);
+}
+
+Error SimDriver::no_copy(const VmKey& vm) const {
+  return make_error(Code::NotFound, "no copy of VM " + vm.id.value + " on host " + host_.value);
+}
+
+Status SimDriver::check_room(World& world, SimHost& host, const VmSpec& vm) const {
+  if (const auto* copy = world.find_copy(host_, vm.id)) {
+    const bool foreign = copy->guest->spec.uuid != vm.uuid;
+    return make_error(foreign ? Code::AlreadyExists : Code::FailedPrecondition,
+                      (foreign ? "another incarnation of VM " : "a copy of VM ") + vm.id.value +
+                          " is on host " + host_.value + " (" + std::string(to_string(copy->copy)) +
+                          ")");
+  }
+  const Bytes wanted = vm.memory + host.model.vm_overhead;
+  if (world.free(host) < wanted) {
+    return make_error(Code::ResourceExhausted, "host " + host_.value + " has " +
+                                                   std::to_string(world.free(host).count >> 20U) +
+                                                   " MiB free, VM " + vm.id.value + " needs " +
+                                                   std::to_string(wanted.count >> 20U));
+  }
+  return ok_status();
+}
+
+Result<HostFacts> SimDriver::facts() {
+  return call<Result<HostFacts>>("facts", [](World&, SimHost& host) {
+    HostFacts facts;
+    facts.hypervisor = "simulated";
+    facts.memory = host.model.memory;
+    facts.cpus = host.model.cpus;
+    facts.vm_overhead = host.model.vm_overhead;
+    facts.live_migration = host.model.live_migration_refused.empty();
+    facts.live_migration_why = host.model.live_migration_refused;
+    facts.agent_version = "simulated";
+    return facts;
+  });
+}
+
+Result<std::vector<VmObservation>> SimDriver::list() {
+  return call<Result<std::vector<VmObservation>>>("list", [this](World& world, SimHost& host) {
+    std::vector<VmObservation> all;
+    for (const auto& [id, copy] : host.copies) {
+      all.push_back(world.observe(host_, copy.guest->spec.key()));
+    }
+    return all;
+  });
+}
+
+Result<VmObservation> SimDriver::observe(const VmKey& vm) {
+  return call<Result<VmObservation>>(
+      "observe " + vm.id.value, [&](World& world, SimHost&) { return world.observe(host_, vm); });
+}
+
+Status SimDriver::start(const VmSpec& vm) {
+  return call<Status>("start " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    const auto* copy = world.find_copy(host_, vm.key());
+    if (copy != nullptr && copy->copy == Copy::Running) return ok_status();
+    if (auto room = check_room(world, host, vm); !room) return room;
+    if (world.faults.start_fails > 0 && world.rng.chance(world.faults.start_fails)) {
+      return make_error(Code::Internal, "host " + host_.value + " could not start VM " +
+                                            vm.id.value + ": simulated failure");
+    }
+    world.put_copy(host_, world.new_guest(vm), Copy::Running);
+    return ok_status();
+  });
+}
+
+Status SimDriver::destroy(const VmKey& vm) {
+  return call<Status>("destroy " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    if (world.find_copy(host_, vm) == nullptr) return ok_status();
+    world.copy_goes(host_, vm.id);
+    if (world.find_copy(host_, vm) != nullptr) {
+      world.remove_copy(host_, vm.id, EndCause::Destroyed);
+    }
+    host.arrivals.erase(vm.id);
+    return ok_status();
+  });
+}
+
+Status SimDriver::pause(const VmKey& vm) {
+  return call<Status>("pause " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    const auto* copy = world.find_copy(host_, vm);
+    if (copy == nullptr) return no_copy(vm);
+    if (world.find_move(host_, vm.id) != nullptr || copy->copy == Copy::Incoming) {
+      return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being migrated",
+                        "wait for the migration or cancel it");
+    }
+    if (copy->copy == Copy::Running) world.change_copy(host_, vm.id, Copy::Paused);
+    return ok_status();
+  });
+}
+
+Status SimDriver::resume(const VmKey& vm) {
+  return call<Status>("resume " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    const auto* copy = world.find_copy(host_, vm);
+    if (copy == nullptr) return no_copy(vm);
+    if (copy->copy == Copy::Running) return ok_status();
+    if (world.find_move(host_, vm.id) != nullptr || copy->copy == Copy::Incoming) {
+      return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being migrated",
+                        "wait for the migration or cancel it");
+    }
+    world.change_copy(host_, vm.id, Copy::Running);
+    return ok_status();
+  });
+}
+
+Status SimDriver::save(const VmKey& vm, const std::string& path) {
+  return call<Status>("save " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    const auto* copy = world.find_copy(host_, vm);
+    if (copy == nullptr) return no_copy(vm);
+    if (world.find_move(host_, vm.id) != nullptr) {
+      return make_error(Code::Conflict, "VM " + vm.id.value + " is being migrated");
+    }
+    if (copy->copy == Copy::Incoming) {
+      return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is half received");
+    }
+    if (world.files.contains(path)) {
+      return make_error(Code::AlreadyExists, "file " + path + " exists", "choose another name");
+    }
+    if (world.faults.save_fails > 0 && world.rng.chance(world.faults.save_fails)) {
+      return make_error(Code::ResourceExhausted,
+                        "can't write " + path + ": simulated disk is full");
+    }
+    const auto guest = copy->guest;
+    // The guest stops first: the file has its progress up to this instant.
+    world.change_copy(host_, vm.id, Copy::Paused);
+    world.files[path] = SavedVm{guest, *guest};
+    world.remove_copy(host_, vm.id, EndCause::Destroyed, true);
+    return ok_status();
+  });
+}
+
+Status SimDriver::restore(const VmSpec& vm, const std::string& path) {
+  return call<Status>("restore " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    const auto* copy = world.find_copy(host_, vm.key());
+    if (copy != nullptr && copy->copy == Copy::Running) return ok_status();
+    const auto file = world.files.find(path);
+    if (file == world.files.end()) return make_error(Code::NotFound, "no file " + path);
+    SavedVm& saved = file->second;
+    if (saved.snapshot.spec.uuid != vm.uuid) {
+      return make_error(Code::FailedPrecondition,
+                        "file " + path + " holds another VM than " + vm.id.value);
+    }
+    if (auto room = check_room(world, host, vm); !room) return room;
+    if (world.faults.start_fails > 0 && world.rng.chance(world.faults.start_fails)) {
+      return make_error(Code::Internal, "host " + host_.value + " could not restore VM " +
+                                            vm.id.value + ": simulated failure");
+    }
+    // The first restore continues the guest, with its jobs; any other is a guest of its own.
+    std::shared_ptr<Guest> guest = saved.guest;
+    if (!guest->saved) guest = std::make_shared<Guest>(saved.snapshot);
+    guest->saved = guest->gone = false;
+    guest->whole = 0;
+    guest->uptime.since = guest->work.since = world.now;
+    world.put_copy(host_, guest, Copy::Running);
+    return ok_status();
+  });
+}
+
+Result<VmStatistics> SimDriver::statistics(const VmKey& vm) {
+  return call<Result<VmStatistics>>(
+      "statistics " + vm.id.value, [&](World& world, SimHost& host) -> Result<VmStatistics> {
+        const auto* copy = world.find_copy(host_, vm);
+        if (copy == nullptr) return no_copy(vm);
+        VmStatistics statistics;
+        statistics.cpu_time = std::chrono::duration_cast<Microseconds>(
+            nanoseconds_up(copy->guest->work.at(world.now)));
+        statistics.resident = copy->guest->spec.memory + host.model.vm_overhead;
+        return statistics;
+      });
+}
+
+// --- migration
+
+Result<IncomingEndpoint> SimDriver::prepare_incoming(const MigrationTicket& ticket) {
+  return call<Result<IncomingEndpoint>>(
+      "prepare for " + ticket.vm.id.value,
+      [&](World& world, SimHost& host) -> Result<IncomingEndpoint> {
+        if (!host.model.live_migration_refused.empty()) {
+          return make_error(Code::Unsupported, host.model.live_migration_refused);
+        }
+        const IncomingEndpoint endpoint{std::string(kScheme) + host_.value};
+        const auto known = host.arrivals.find(ticket.vm.id);
+        const bool again = known != host.arrivals.end() &&
+                           known->second.operation == ticket.operation &&
+                           known->second.uuid == ticket.vm.uuid;
+        // Asked twice: the copy that is on its way, or has come, is no obstacle.
+        if (again && world.find_copy(host_, ticket.vm.key()) != nullptr) return endpoint;
+        if (auto room = check_room(world, host, ticket.vm); !room) return room.error();
+        Arrival arrival;
+        arrival.operation = ticket.operation;
+        arrival.uuid = ticket.vm.uuid;
+        host.arrivals[ticket.vm.id] = arrival;
+        return endpoint;
+      });
+}
+
+Status SimDriver::begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) {
+  const std::string& vm = ticket.vm.id.value;
+  return call<Status>("send " + vm, [&](World& world, SimHost& host) -> Status {
+    if (!host.model.live_migration_refused.empty()) {
+      return make_error(Code::Unsupported, host.model.live_migration_refused);
+    }
+    const auto* copy = world.find_copy(host_, ticket.vm.key());
+    if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(ticket.vm.key());
+    if (const auto* move = world.find_move(host_, ticket.vm.id)) {
+      if (move->operation_known && move->ticket.operation == ticket.operation) return ok_status();
+      return make_error(Code::Conflict, "another migration of VM " + vm + " runs");
+    }
+    if (copy->copy == Copy::Paused) {
+      return make_error(Code::FailedPrecondition, "VM " + vm + " is paused", "resume it first");
+    }
+    if (!to.uri.starts_with(kScheme)) {
+      return make_error(Code::InvalidArgument, "'" + to.uri + "' is not a simulated host");
+    }
+    const HostId destination{to.uri.substr(kScheme.size())};
+    if (world.find_host(destination) == nullptr || destination == host_) {
+      return make_error(Code::InvalidArgument,
+                        "VM " + vm + " can't be sent from " + host_.value + " to " + to.uri);
+    }
+    return world.begin_move(ticket, host_, destination);
+  });
+}
+
+Result<OutgoingStatus> SimDriver::outgoing(const VmKey& vm) {
+  return call<Result<OutgoingStatus>>(
+      "progress of " + vm.id.value, [&](World& world, SimHost& host) -> Result<OutgoingStatus> {
+        const auto* move = world.find_move(host_, vm.id);
+        if (move != nullptr && move->ticket.vm.uuid == vm.uuid) return world.move_status(*move);
+        const auto ended = host.ended.find(vm.id);
+        if (ended == host.ended.end() || ended->second.uuid != vm.uuid) return OutgoingStatus{};
+        if (world.now - ended->second.ended > kEndedKept) {
+          host.ended.erase(ended);
+          return OutgoingStatus{};
+        }
+        return ended->second.status;
+      });
+}
+
+Status SimDriver::cancel_outgoing(const VmKey& vm) {
+  return call<Status>("cancel sending " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    if (world.find_copy(host_, vm) != nullptr) world.cancel_move(host_, vm.id);
+    return ok_status();
+  });
+}
+
+Result<ArrivalReport> SimDriver::arrival(const VmKey& vm) {
+  return call<Result<ArrivalReport>>("arrival of " + vm.id.value, [&](World& world, SimHost& host) {
+    ArrivalReport report;
+    report.seen = world.observe(host_, vm);
+    const auto found = host.arrivals.find(vm.id);
+    if (found == host.arrivals.end() || found->second.uuid != vm.uuid) return report;
+    const Arrival& arrival = found->second;
+    if (arrival.resumed) {
+      report.downtime = std::chrono::duration_cast<Microseconds>(arrival.downtime);
+      report.total_time = std::chrono::duration_cast<Microseconds>(arrival.total);
+      report.transferred = Bytes{static_cast<std::uint64_t>(arrival.transferred)};
+      report.resumed_at = world.wall(*arrival.resumed);
+    }
+    if (arrival.announced) {
+      report.announced_at = world.wall(*arrival.announced);
+      report.announcements = frames_after(world.now - *arrival.announced);
+    }
+    return report;
+  });
+}
+
+Status SimDriver::discard_incoming(const VmKey& vm) {
+  return call<Status>("discard arrival of " + vm.id.value,
+                      [&](World& world, SimHost& host) -> Status {
+                        const auto found = host.arrivals.find(vm.id);
+                        const auto* copy = world.find_copy(host_, vm);
+                        if (copy != nullptr && copy->has_run) return ok_status();
+                        if (found != host.arrivals.end() && found->second.uuid == vm.uuid) {
+                          host.arrivals.erase(found);
+                        }
+                        if (copy == nullptr) return ok_status();
+                        world.copy_goes(host_, vm.id);
+                        if (world.find_copy(host_, vm) != nullptr) {
+                          world.remove_copy(host_, vm.id, EndCause::Destroyed);
+                        }
+                        return ok_status();
+                      });
+}
+
+Status SimDriver::announce(const VmSpec& vm) {
+  return call<Status>("announce " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    if (world.find_copy(host_, vm.key()) == nullptr) return no_copy(vm.key());
+    Arrival& arrival = host.arrivals[vm.id];
+    arrival.uuid = vm.uuid;
+    arrival.announced = world.now;
+    return ok_status();
+  });
+}
+
+std::unique_ptr<Driver> make_sim_driver(SimCluster& cluster, const HostId& host) {
+  return std::make_unique<SimDriver>(cluster, host);
+}
+
+}  // namespace mare::sim

@@ -1,0 +1,43 @@
+// The driver port for one simulated host. Internal; made by make_sim_driver().
+#pragma once
+
+#include "hypervisor/driver.h"
+#include "hypervisor/sim/world.h"
+
+namespace mare::sim {
+
+class SimDriver final : public Driver {
+ public:
+  SimDriver(SimCluster& cluster, HostId host) : cluster_(cluster), host_(std::move(host)) {}
+
+  Result<HostFacts> facts() override;
+  Result<std::vector<VmObservation>> list() override;
+  Result<VmObservation> observe(const VmKey& vm) override;
+  Status start(const VmSpec& vm) override;
+  Status destroy(const VmKey& vm) override;
+  Status pause(const VmKey& vm) override;
+  Status resume(const VmKey& vm) override;
+  Status save(const VmKey& vm, const std::string& path) override;
+  Status restore(const VmSpec& vm, const std::string& path) override;
+  Result<VmStatistics> statistics(const VmKey& vm) override;
+  Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override;
+  Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override;
+  Result<OutgoingStatus> outgoing(const VmKey& vm) override;
+  Status cancel_outgoing(const VmKey& vm) override;
+  Result<ArrivalReport> arrival(const VmKey& vm) override;
+  Status discard_incoming(const VmKey& vm) override;
+  Status announce(const VmSpec& vm) override;
+
+ private:
+  /// Runs `work` with the locked world and this host, through the faults of the way there.
+  template <typename R>
+  R call(const std::string& what, const std::function<R(World&, SimHost&)>& work);
+  /// What stands against a new copy of that VM here, if anything does.
+  Status check_room(World& world, SimHost& host, const VmSpec& vm) const;
+  Error no_copy(const VmKey& vm) const;
+
+  SimCluster& cluster_;
+  HostId host_;
+};
+
+}  // namespace mare::sim

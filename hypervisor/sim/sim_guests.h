@@ -1,0 +1,34 @@
+// The guests of a simulated cluster, through the engine's guest port.
+//
+// A guest answers once it has run for its boot time. A program is an mpirun over the addresses of
+// "--host" (or the one guest alone) that needs 5 s of work of all its ranks at speed 1, or what
+// "--sim-work=SECONDS" among its arguments says, writes a line for each half second of it and a
+// checksum at the end, and exits with 0 or what "--sim-exit=CODE" says.
+#pragma once
+
+#include "hypervisor/guest_port.h"
+#include "hypervisor/sim/sim_cluster.h"
+
+namespace mare::sim {
+
+class SimGuests final : public GuestPort {
+ public:
+  /// The cluster must outlive this and its probes.
+  explicit SimGuests(SimCluster& cluster) : cluster_(cluster) {}
+
+  Result<GuestHello> hello(const GuestAddress& guest) override;
+  Result<RunStatus> run(const GuestAddress& guest, const GuestRun& program) override;
+  Result<RunStatus> run_status(const GuestAddress& guest, const GuestRun& program) override;
+  Result<std::string> output(const GuestAddress& guest, const GuestRun& program,
+                             std::uint64_t offset, std::size_t most) override;
+  Status signal(const GuestAddress& guest, const GuestRun& program, int number) override;
+  Status set_clock(const GuestAddress& guest, WallTime now) override;
+  Status power_off(const GuestAddress& guest) override;
+  Result<std::unique_ptr<GuestProbe>> start_probe(const GuestAddress& guest,
+                                                  Microseconds period) override;
+
+ private:
+  SimCluster& cluster_;
+};
+
+}  // namespace mare::sim

@@ -1,0 +1,259 @@
+// The state behind SimCluster and its rules. Internal to this room; the caller holds the lock.
+// world.cpp: hosts, copies, guests, time. moves.cpp: migrations. jobs.cpp: what runs in guests.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "hypervisor/guest_port.h"
+#include "hypervisor/sim/sim_cluster.h"
+
+namespace mare::sim {
+
+using Time = MonotonicTime;
+
+inline double seconds(Time span) {
+  return std::chrono::duration<double>(span).count();
+}
+/// Rounded up, so that an event is never a hair before its cause is complete.
+Time nanoseconds_up(double span_s);
+
+/// Something that grows at a rate that changes now and then.
+struct Accrual {
+  double value = 0;
+  Time since{0};
+  double rate = 0;  // a second
+  double at(Time now) const { return value + rate * seconds(now - since); }
+  void set_rate(Time now, double new_rate) {
+    value = at(now);
+    since = now;
+    rate = new_rate;
+  }
+};
+
+/// What runs inside a VM; it moves with the memory from copy to copy.
+struct Guest {
+  VmSpec spec;
+  VmModel model;
+  std::string boot_id;
+  Accrual uptime;      // s of running
+  Accrual work;        // s of running at speed 1
+  int whole = 0;       // copies Running or Paused, on all hosts
+  bool saved = false;  // its state is in a file and nowhere else
+  bool gone = false;
+  bool powering_off = false;  // as soon as it runs
+  int kernel_faults = 0;
+  std::string first_fault;
+  WallTime clock_set{0};
+  struct Stop {
+    Time from{0};
+    Time to{0};
+  };
+  std::deque<Stop> stops;  // the last ones, for probes
+  std::optional<Time> stopped;
+};
+
+/// One host's copy of a VM.
+struct LocalCopy {
+  std::shared_ptr<Guest> guest;
+  Copy copy = Copy::Absent;
+  bool has_run = false;     // here
+  int faults_on_entry = 0;  // of the guest's kernel, before it came here
+};
+
+/// What a destination's agent keeps of a migration to it.
+struct Arrival {
+  OperationId operation;
+  std::string uuid;
+  bool announces = true;  // the agent will announce by itself when the copy runs
+  std::optional<Time> resumed;
+  std::optional<Time> announced;
+  Time downtime{0};
+  Time total{0};
+  double transferred = 0;
+};
+
+struct EndedMove {
+  std::string uuid;
+  OutgoingStatus status;
+  Time ended{0};
+};
+
+struct PlannedFailure {
+  int calls = 0;
+  Code code = Code::Unavailable;
+  bool done = false;
+};
+
+struct SimHost {
+  HostModel model;
+  bool up = true;
+  Time silent_until{0};  // its agent
+  Time cut_until{0};     // all its network
+  std::map<VmId, LocalCopy> copies;
+  std::map<VmId, Arrival> arrivals;
+  std::map<VmId, EndedMove> ended;
+  PlannedFailure planned;
+};
+
+enum class MoveStage : std::uint8_t { Rounds, LastRound, Closing, HandingOver };
+
+struct Move {
+  std::uint64_t serial = 0;
+  MigrationTicket ticket;
+  bool operation_known = true;  // to the source's agent
+  HostId source;
+  HostId destination;
+  std::shared_ptr<Guest> guest;
+  MoveStage stage = MoveStage::Rounds;
+  Time began{0};
+  Time round_began{0};
+  Time since{0};    // `left` was true then
+  double left = 0;  // bytes of this round
+  double rate = 0;  // bytes/s
+  double transferred = 0;
+  double round_size = 0;
+  double dirty_rate = 0;
+  Time hold_until{0};  // Closing, HandingOver
+  std::optional<Time> breaks_at;
+  std::optional<BrokenSwitch> switch_breaks;
+  std::optional<Time> paused;
+  std::vector<Round> rounds;
+};
+
+struct SavedVm {
+  std::shared_ptr<Guest> guest;  // as it was; goes on if nothing else became of it
+  Guest snapshot;
+};
+
+/// A program started through the guest port: an mpirun over some guests.
+struct Run {
+  GuestRun program;
+  std::shared_ptr<Guest> launcher;
+  std::vector<std::shared_ptr<Guest>> ranks;  // the launcher's guest is one of them
+  Accrual progress;                           // s of work done
+  double work_s = 0;
+  int wanted_exit = 0;
+  std::optional<int> exit_code;
+  bool lost = false;
+  std::string complaint;  // last line of its output, when it ended badly
+  bool ended() const { return exit_code.has_value() || lost; }
+};
+
+class World {
+ public:
+  World(Clock& clock, Rng& rng);
+
+  Clock& clock;
+  Rng& rng;
+  mutable std::mutex mutex;
+  Time now{0};
+  VmModel vm_model;
+  MigrationModel migration;
+  FaultModel faults;
+  std::map<HostId, SimHost> hosts;
+  std::map<std::pair<HostId, HostId>, double> links;  // bytes/s, the smaller id first
+  std::map<VmId, BrokenSwitch> next_switch;
+  std::map<std::string, SavedVm> files;
+  std::map<std::string, Run> runs;  // by directory, on the shared file system
+  std::map<std::uint64_t, Move> moves;
+  std::vector<Violation> violations;
+  std::deque<Ending> endings;
+
+  // Time (world.cpp).
+  /// Plays everything up to the clock's present.
+  void catch_up();
+  std::optional<Time> next_event() const;
+  void at(Time when, std::function<void()> what);
+  WallTime wall(Time when) const;
+
+  // Hosts and calls (world.cpp).
+  SimHost* find_host(const HostId& id);
+  Result<SimHost*> host(const HostId& id);
+  bool agent_answers(const SimHost& host) const;
+  bool on_network(const SimHost& host) const;
+  Bytes used(const SimHost& host) const;
+  Bytes free(const SimHost& host) const;
+  void kill(const HostId& id);
+  void cut(const HostId& id, Time until);
+
+  // Copies (world.cpp): the only places where a copy changes, so that the monitor sees all.
+  LocalCopy* find_copy(const HostId& host, const VmId& vm);
+  /// The copy of that incarnation; nothing if it is absent or another incarnation.
+  LocalCopy* find_copy(const HostId& host, const VmKey& key);
+  void put_copy(const HostId& host, const std::shared_ptr<Guest>& guest, Copy copy);
+  void change_copy(const HostId& host, const VmId& vm, Copy copy);
+  void remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool saved = false);
+  VmObservation observe(const HostId& host, const VmKey& key);
+  std::shared_ptr<Guest> new_guest(const VmSpec& spec);
+  /// The host where a guest of that name, or this very guest, runs.
+  std::optional<HostId> runs_on(const VmId& vm) const;
+  std::optional<HostId> runs_on(const Guest& guest) const;
+  bool answers(const Guest& guest) const;
+  void panic(const std::shared_ptr<Guest>& guest);
+  /// Ends the guest by itself; one that is paused ends when it goes on.
+  void power_off(const std::shared_ptr<Guest>& guest);
+  /// After anything that changes how fast guests of that host run.
+  void refresh_speed(const HostId& host);
+  void violate(const std::string& what);
+  void check_books();
+
+  // Migrations (moves.cpp).
+  Move* find_move(const HostId& source, const VmId& vm);
+  Status begin_move(const MigrationTicket& ticket, const HostId& source, const HostId& to);
+  void cancel_move(const HostId& source, const VmId& vm);
+  OutgoingStatus move_status(const Move& move) const;
+  /// Ends whatever migration uses that copy, because the copy is about to go.
+  void copy_goes(const HostId& host, const VmId& vm);
+  void break_before_switch(Move& move, const std::string& why);
+  void break_in_switch(Move& move, BrokenSwitch outcome, const std::string& why);
+  /// Migrations from or to a host whose network went.
+  void break_moves_of(const HostId& host, const std::string& why);
+  void share_links();
+
+  // Jobs (jobs.cpp).
+  Run& start_run(const GuestRun& program, const std::shared_ptr<Guest>& launcher);
+  void settle(Run& run);
+  void end_run(Run& run, int exit_code, const std::string& complaint);
+  void guest_ended(const std::shared_ptr<Guest>& guest);
+  std::string output_of(const Run& run) const;
+  void refresh_runs();
+
+ private:
+  void guest_stops(Guest& guest);
+  void guest_goes(const std::shared_ptr<Guest>& guest);
+  void note_running(const VmId& vm, const HostId& host, bool runs_now);
+
+  std::optional<Time> due(const Move& move) const;
+  void settle(Move& move) const;
+  void step(Move& move);
+  void end_round(Move& move);
+  void begin_switch(Move& move, double size);
+  void hand_over(Move& move);
+  void end_move(std::uint64_t serial, OutgoingPhase phase, const std::string& error);
+  void draw_faults(Move& move);
+
+  std::multimap<Time, std::function<void()>> scheduled_;
+  std::map<VmId, std::set<HostId>> running_;  // the monitor's own books
+  std::uint64_t last_serial_ = 0;
+};
+
+/// The world, locked and played up to the present.
+class Locked {
+ public:
+  explicit Locked(World& world) : lock_(world.mutex), world_(world) { world_.catch_up(); }
+  World* operator->() { return &world_; }
+  World& operator*() { return world_; }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  World& world_;
+};
+
+}  // namespace mare::sim
