@@ -30,7 +30,7 @@ struct HostModel {
   double speed = 1;              // nu: how fast its CPUs are against the nominal one
   BytesPerSecond uplink{125e6};  // to the switch, each direction; 125e6: 1 Gbit/s
   Bytes vm_overhead = mebibytes(64);
-  std::string live_migration_refused;  // why it can't migrate live, "" if it can
+  std::string live_migration_refused = {};  // why it can't migrate live, "" if it can
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.
