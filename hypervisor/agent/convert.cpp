@@ -1,0 +1,254 @@
+#include "hypervisor/agent/convert.h"
+
+namespace mare::agent {
+namespace {
+
+std::int64_t us(WallTime time) {
+  return time.count();
+}
+
+grpc::StatusCode status_code(Code code) {
+  switch (code) {
+    case Code::InvalidArgument:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case Code::Unauthenticated:
+      return grpc::StatusCode::UNAUTHENTICATED;
+    case Code::NotFound:
+      return grpc::StatusCode::NOT_FOUND;
+    case Code::AlreadyExists:
+      return grpc::StatusCode::ALREADY_EXISTS;
+    case Code::Conflict:
+      return grpc::StatusCode::ABORTED;
+    case Code::FailedPrecondition:
+      return grpc::StatusCode::FAILED_PRECONDITION;
+    case Code::ResourceExhausted:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case Code::Cancelled:
+      return grpc::StatusCode::CANCELLED;
+    case Code::Unsupported:
+      return grpc::StatusCode::UNIMPLEMENTED;
+    // The detail tells these apart; gRPC's own UNAVAILABLE must stay the transport's word.
+    case Code::Unavailable:
+    case Code::OutcomeUnknown:
+    case Code::Internal:
+      return grpc::StatusCode::INTERNAL;
+  }
+  return grpc::StatusCode::INTERNAL;
+}
+
+}  // namespace
+
+pb::VmKey to_wire(const VmKey& value) {
+  pb::VmKey out;
+  out.set_id(value.id.value);
+  out.set_uuid(value.uuid);
+  return out;
+}
+
+VmKey from_wire(const pb::VmKey& value) {
+  return {VmId{value.id()}, value.uuid()};
+}
+
+pb::VmSpec to_wire(const VmSpec& value) {
+  pb::VmSpec out;
+  out.set_id(value.id.value);
+  out.set_uuid(value.uuid);
+  out.set_mac(value.mac.text());
+  out.set_ip(value.ip.value);
+  out.set_memory_bytes(value.memory.count);
+  out.set_vcpus(value.vcpus);
+  out.set_kernel(value.kernel);
+  out.set_initrd(value.initrd);
+  out.set_kernel_args(value.kernel_args);
+  return out;
+}
+
+Result<VmSpec> from_wire(const pb::VmSpec& value) {
+  auto mac = MacAddress::parse(value.mac());
+  if (!mac) return mac.error();
+  VmSpec out;
+  out.id = VmId{value.id()};
+  out.uuid = value.uuid();
+  out.mac = *mac;
+  out.ip = Ipv4Address{value.ip()};
+  out.memory = Bytes{value.memory_bytes()};
+  out.vcpus = value.vcpus();
+  out.kernel = value.kernel();
+  out.initrd = value.initrd();
+  out.kernel_args = value.kernel_args();
+  return out;
+}
+
+pb::HostFacts to_wire(const HostFacts& value) {
+  pb::HostFacts out;
+  out.set_hypervisor(value.hypervisor);
+  out.set_memory_bytes(value.memory.count);
+  out.set_cpus(value.cpus);
+  out.set_vm_overhead_bytes(value.vm_overhead.count);
+  out.set_accelerated(value.accelerated);
+  out.set_live_migration(value.live_migration);
+  out.set_live_migration_why(value.live_migration_why);
+  out.set_agent_version(value.agent_version);
+  return out;
+}
+
+HostFacts from_wire(const pb::HostFacts& value) {
+  HostFacts out;
+  out.hypervisor = value.hypervisor();
+  out.memory = Bytes{value.memory_bytes()};
+  out.cpus = value.cpus();
+  out.vm_overhead = Bytes{value.vm_overhead_bytes()};
+  out.accelerated = value.accelerated();
+  out.live_migration = value.live_migration();
+  out.live_migration_why = value.live_migration_why();
+  out.agent_version = value.agent_version();
+  return out;
+}
+
+pb::VmObservation to_wire(const VmObservation& value) {
+  pb::VmObservation out;
+  *out.mutable_key() = to_wire(value.key);
+  out.set_copy(std::string(to_string(value.copy)));
+  out.set_sending(value.sending);
+  out.set_memory_bytes(value.memory.count);
+  out.set_console_faults(value.console_faults);
+  out.set_console_first_fault(value.console_first_fault);
+  return out;
+}
+
+VmObservation from_wire(const pb::VmObservation& value) {
+  VmObservation out;
+  out.key = from_wire(value.key());
+  // A word that this version does not know must not pass for Absent.
+  out.copy = copy_from(value.copy()).value_or(Copy::Unknown);
+  out.sending = value.sending();
+  out.memory = Bytes{value.memory_bytes()};
+  out.console_faults = value.console_faults();
+  out.console_first_fault = value.console_first_fault();
+  return out;
+}
+
+pb::VmStatistics to_wire(const VmStatistics& value) {
+  pb::VmStatistics out;
+  out.set_cpu_time_us(value.cpu_time.count());
+  out.set_resident_bytes(value.resident.count);
+  out.set_received_bytes(value.received_bytes);
+  out.set_sent_bytes(value.sent_bytes);
+  return out;
+}
+
+VmStatistics from_wire(const pb::VmStatistics& value) {
+  return {Microseconds{value.cpu_time_us()}, Bytes{value.resident_bytes()}, value.received_bytes(),
+          value.sent_bytes()};
+}
+
+pb::MigrationTicket to_wire(const MigrationTicket& value) {
+  pb::MigrationTicket out;
+  out.set_operation(value.operation.value);
+  *out.mutable_vm() = to_wire(value.vm);
+  if (value.bandwidth_limit) out.set_bandwidth_limit_bytes_per_s(value.bandwidth_limit->value);
+  if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
+  return out;
+}
+
+Result<MigrationTicket> from_wire(const pb::MigrationTicket& value) {
+  auto vm = from_wire(value.vm());
+  if (!vm) return vm.error();
+  MigrationTicket out;
+  out.operation = OperationId{value.operation()};
+  out.vm = *vm;
+  if (value.has_bandwidth_limit_bytes_per_s()) {
+    out.bandwidth_limit = BytesPerSecond{value.bandwidth_limit_bytes_per_s()};
+  }
+  if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
+  return out;
+}
+
+pb::OutgoingStatus to_wire(const OutgoingStatus& value) {
+  pb::OutgoingStatus out;
+  out.set_phase(std::string(to_string(value.phase)));
+  out.set_operation(value.operation.value);
+  out.set_error(value.error);
+  for (const auto& round : value.rounds) {
+    auto* row = out.add_rounds();
+    row->set_index(round.index);
+    row->set_started_us(round.started.count());
+    row->set_duration_us(round.duration.count());
+    row->set_sent_bytes(round.sent.count);
+    row->set_remaining_bytes(round.remaining.count);
+    row->set_dirty_bytes_per_s(round.dirty_bytes_per_s);
+  }
+  out.set_memory_total_bytes(value.memory_total.count);
+  out.set_transferred_bytes(value.transferred.count);
+  out.set_remaining_bytes(value.remaining.count);
+  out.set_dirty_bytes_per_s(value.dirty_bytes_per_s);
+  out.set_elapsed_us(value.elapsed.count());
+  out.set_paused_at_us(us(value.paused_at));
+  return out;
+}
+
+OutgoingStatus from_wire(const pb::OutgoingStatus& value) {
+  OutgoingStatus out;
+  out.phase = outgoing_phase_from(value.phase()).value_or(OutgoingPhase::None);
+  out.operation = OperationId{value.operation()};
+  out.error = value.error();
+  for (const auto& row : value.rounds()) {
+    out.rounds.push_back(Round{row.index(), Microseconds{row.started_us()},
+                               Microseconds{row.duration_us()}, Bytes{row.sent_bytes()},
+                               Bytes{row.remaining_bytes()}, row.dirty_bytes_per_s()});
+  }
+  out.memory_total = Bytes{value.memory_total_bytes()};
+  out.transferred = Bytes{value.transferred_bytes()};
+  out.remaining = Bytes{value.remaining_bytes()};
+  out.dirty_bytes_per_s = value.dirty_bytes_per_s();
+  out.elapsed = Microseconds{value.elapsed_us()};
+  out.paused_at = WallTime{value.paused_at_us()};
+  return out;
+}
+
+pb::ArrivalReport to_wire(const ArrivalReport& value) {
+  pb::ArrivalReport out;
+  *out.mutable_seen() = to_wire(value.seen);
+  if (value.downtime) out.set_downtime_us(value.downtime->count());
+  if (value.total_time) out.set_total_time_us(value.total_time->count());
+  out.set_transferred_bytes(value.transferred.count);
+  out.set_resumed_at_us(us(value.resumed_at));
+  out.set_announced_at_us(us(value.announced_at));
+  out.set_announcements(value.announcements);
+  return out;
+}
+
+ArrivalReport from_wire(const pb::ArrivalReport& value) {
+  ArrivalReport out;
+  out.seen = from_wire(value.seen());
+  if (value.has_downtime_us()) out.downtime = Microseconds{value.downtime_us()};
+  if (value.has_total_time_us()) out.total_time = Microseconds{value.total_time_us()};
+  out.transferred = Bytes{value.transferred_bytes()};
+  out.resumed_at = WallTime{value.resumed_at_us()};
+  out.announced_at = WallTime{value.announced_at_us()};
+  out.announcements = value.announcements();
+  return out;
+}
+
+grpc::Status to_status(const Error& error) {
+  return {status_code(error.code), error.message};
+}
+
+std::string error_detail(const Error& error) {
+  pb::ErrorDetail detail;
+  detail.set_code(std::string(to_string(error.code)));
+  detail.set_message(error.message);
+  detail.set_field(error.field);
+  detail.set_remedy(error.remedy);
+  return detail.SerializeAsString();
+}
+
+std::optional<Error> error_from_detail(const std::string& detail) {
+  pb::ErrorDetail parsed;
+  if (!parsed.ParseFromString(detail)) return std::nullopt;
+  const auto code = code_from_string(parsed.code());
+  if (!code) return std::nullopt;
+  return Error{*code, parsed.message(), parsed.field(), parsed.remedy()};
+}
+
+}  // namespace mare::agent

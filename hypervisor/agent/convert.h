@@ -1,0 +1,42 @@
+// Between the driver port's values and the wire's messages; used by the agent and by the remote
+// driver. Pure.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <optional>
+
+#include "agent.pb.h"
+#include "hypervisor/driver.h"
+
+namespace mare::agent {
+
+namespace pb = ::mare::agent::v1;
+
+inline constexpr const char* kErrorKey = "mare-error-bin";
+
+pb::VmKey to_wire(const VmKey& value);
+pb::VmSpec to_wire(const VmSpec& value);
+pb::HostFacts to_wire(const HostFacts& value);
+pb::VmObservation to_wire(const VmObservation& value);
+pb::VmStatistics to_wire(const VmStatistics& value);
+pb::MigrationTicket to_wire(const MigrationTicket& value);
+pb::OutgoingStatus to_wire(const OutgoingStatus& value);
+pb::ArrivalReport to_wire(const ArrivalReport& value);
+
+VmKey from_wire(const pb::VmKey& value);
+/// InvalidArgument for a MAC that is none; the rest has no wrong values.
+Result<VmSpec> from_wire(const pb::VmSpec& value);
+HostFacts from_wire(const pb::HostFacts& value);
+VmObservation from_wire(const pb::VmObservation& value);
+VmStatistics from_wire(const pb::VmStatistics& value);
+Result<MigrationTicket> from_wire(const pb::MigrationTicket& value);
+OutgoingStatus from_wire(const pb::OutgoingStatus& value);
+ArrivalReport from_wire(const pb::ArrivalReport& value);
+
+/// Our error as a status; the detail is for kErrorKey.
+grpc::Status to_status(const Error& error);
+std::string error_detail(const Error& error);
+std::optional<Error> error_from_detail(const std::string& detail);
+
+}  // namespace mare::agent

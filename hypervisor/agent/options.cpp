@@ -1,0 +1,99 @@
+#include "hypervisor/agent/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+namespace mare::agent {
+namespace {
+
+std::string check_endpoint(const std::string& text) {
+  auto parsed = Endpoint::parse(text);
+  return parsed ? "" : parsed.error().text();
+}
+
+/// What only several options together can tell; "" means fine.
+std::string contradiction(const Options& options) {
+  const bool loopback =
+      options.listen.host.starts_with("127.") || options.listen.host == "localhost";
+  if (options.insecure) {
+    return loopback ? "" : "--insecure is for loopback only: give --ca, --cert and --key";
+  }
+  if (options.ca.empty() || options.certificate.empty() || options.key.empty()) {
+    return "mutual TLS needs --ca, --cert and --key";
+  }
+  if (options.driver == "libvirt" && options.migration_address.empty()) {
+    return "--driver libvirt needs --migration-address, where other hosts reach this one";
+  }
+  return "";
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, char** argv) {
+  ParsedOptions parsed;
+  Options& options = parsed.options;
+  std::string listen;
+  std::string level = "info";
+  std::uint64_t memory_mib = 0;
+  bool silent = false;
+  CLI::App app{"mare-agent: drives the hypervisor of one host for mared."};
+  app.footer(
+      "The agent keeps nothing that can't be read again from the hypervisor: it may be restarted "
+      "at any time,\n"
+      "VMs and running migrations go on.\n"
+      "Example:\n"
+      "  mare-agent --name h1 --listen 10.20.0.11:7412 --migration-address 10.20.0.11 --bridge br0 "
+      "\\\n"
+      "             --memory-mib 65536 --ca ca.pem --cert h1.pem --key h1.key");
+  app.set_version_flag("--version", std::string("mare-agent ") + MARE_VERSION);
+  app.add_option("--name", options.name, "This host's name; its certificate must carry it")
+      ->required();
+  app.add_option("--listen", listen, "Address and port of the gRPC service")
+      ->required()
+      ->check(check_endpoint);
+  app.add_option("--driver", options.driver, "libvirt, or sim for a host that is only simulated")
+      ->check(CLI::IsMember({"libvirt", "sim"}))
+      ->capture_default_str();
+  app.add_option("--libvirt-uri", options.libvirt_uri, "Of the local libvirt daemon")
+      ->capture_default_str();
+  app.add_option("--bridge", options.bridge, "VMs are attached to it and announced on it")
+      ->capture_default_str();
+  app.add_option("--migration-address", options.migration_address,
+                 "Other hosts send VMs to this address");
+  app.add_option("--memory-mib", memory_mib, "What VMs may use in all")
+      ->required()
+      ->check(CLI::Range(64, 1 << 30));
+  app.add_option("--cpus", options.cpus, "CPUs for VMs; 0: all of the machine")
+      ->check(CLI::Range(0, 65536));
+  app.add_option("--state-dir", options.state_directory, "Consoles and other files of VMs")
+      ->capture_default_str();
+  app.add_option("--ca", options.ca, "CA of mared's certificate (PEM)")->check(CLI::ExistingFile);
+  app.add_option("--cert", options.certificate, "This agent's certificate (PEM)")
+      ->check(CLI::ExistingFile);
+  app.add_option("--key", options.key, "Its key (PEM)")->check(CLI::ExistingFile);
+  app.add_flag("--insecure", options.insecure, "No TLS; on loopback only, for tests");
+  app.add_flag("--no-announce", silent, "Send no gratuitous ARP; for experiments only");
+  app.add_option("--log-level", level, "debug, info, warning or error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11 reports by exceptions, help included
+    parsed.exit_code = app.exit(error) == 0 ? 0 : 2;
+    return parsed;
+  }
+  options.listen = *Endpoint::parse(listen);
+  options.memory = mebibytes(memory_mib);
+  options.announce = !silent;
+  options.log_level = level == "debug"     ? LogLevel::Debug
+                      : level == "info"    ? LogLevel::Info
+                      : level == "warning" ? LogLevel::Warning
+                                           : LogLevel::Error;
+  if (const auto trouble = contradiction(options); !trouble.empty()) {
+    std::fprintf(stderr, "mare-agent: %s\n", trouble.c_str());
+    parsed.exit_code = 2;
+  }
+  return parsed;
+}
+
+}  // namespace mare::agent

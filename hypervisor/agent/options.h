@@ -1,0 +1,38 @@
+// mare-agent's command line.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "orchestrator/core/log.h"
+#include "orchestrator/core/net.h"
+#include "orchestrator/core/units.h"
+
+namespace mare::agent {
+
+struct Options {
+  std::string name;
+  Endpoint listen;
+  std::string driver = "libvirt";
+  std::string libvirt_uri = "qemu:///system";
+  std::string bridge = "br0";
+  std::string migration_address;
+  Bytes memory;
+  int cpus = 0;
+  std::string state_directory = "/var/lib/mare-agent";
+  std::string ca;
+  std::string certificate;
+  std::string key;
+  bool insecure = false;
+  bool announce = true;
+  LogLevel log_level = LogLevel::Info;
+};
+
+/// An exit code when the program should end at once (help, version, usage).
+struct ParsedOptions {
+  std::optional<int> exit_code;
+  Options options;
+};
+ParsedOptions parse_options(int argc, char** argv);
+
+}  // namespace mare::agent

@@ -1,0 +1,110 @@
+#include "hypervisor/agent/service.h"
+
+namespace mare::agent {
+namespace {
+
+grpc::Status refuse(grpc::ServerContext* context, const Error& error) {
+  context->AddTrailingMetadata(kErrorKey, error_detail(error));
+  return to_status(error);
+}
+
+grpc::Status answer(grpc::ServerContext* context, const Status& status) {
+  return status ? grpc::Status::OK : refuse(context, status.error());
+}
+
+template <typename T, typename Message>
+grpc::Status answer(grpc::ServerContext* context, const Result<T>& result, Message* out) {
+  if (!result) return refuse(context, result.error());
+  *out = to_wire(*result);
+  return grpc::Status::OK;
+}
+
+}  // namespace
+
+grpc::Status Service::Facts(Context* context, const pb::Empty*, pb::HostFacts* out) {
+  return answer(context, driver_.facts(), out);
+}
+
+grpc::Status Service::List(Context* context, const pb::Empty*, pb::VmList* out) {
+  auto vms = driver_.list();
+  if (!vms) return refuse(context, vms.error());
+  for (const auto& vm : *vms) *out->add_vms() = to_wire(vm);
+  return grpc::Status::OK;
+}
+
+grpc::Status Service::Observe(Context* context, const pb::VmKey* vm, pb::VmObservation* out) {
+  return answer(context, driver_.observe(from_wire(*vm)), out);
+}
+
+grpc::Status Service::Start(Context* context, const pb::VmSpec* vm, pb::Empty*) {
+  auto spec = from_wire(*vm);
+  if (!spec) return refuse(context, spec.error());
+  return answer(context, driver_.start(*spec));
+}
+
+grpc::Status Service::Destroy(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.destroy(from_wire(*vm)));
+}
+
+grpc::Status Service::Pause(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.pause(from_wire(*vm)));
+}
+
+grpc::Status Service::Resume(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.resume(from_wire(*vm)));
+}
+
+grpc::Status Service::Save(Context* context, const pb::SaveRequest* request, pb::Empty*) {
+  return answer(context, driver_.save(from_wire(request->vm()), request->path()));
+}
+
+grpc::Status Service::Restore(Context* context, const pb::RestoreRequest* request, pb::Empty*) {
+  auto spec = from_wire(request->vm());
+  if (!spec) return refuse(context, spec.error());
+  return answer(context, driver_.restore(*spec, request->path()));
+}
+
+grpc::Status Service::Statistics(Context* context, const pb::VmKey* vm, pb::VmStatistics* out) {
+  return answer(context, driver_.statistics(from_wire(*vm)), out);
+}
+
+grpc::Status Service::PrepareIncoming(Context* context, const pb::MigrationTicket* ticket,
+                                      pb::IncomingEndpoint* out) {
+  auto parsed = from_wire(*ticket);
+  if (!parsed) return refuse(context, parsed.error());
+  auto endpoint = driver_.prepare_incoming(*parsed);
+  if (!endpoint) return refuse(context, endpoint.error());
+  out->set_uri(endpoint->uri);
+  return grpc::Status::OK;
+}
+
+grpc::Status Service::BeginOutgoing(Context* context, const pb::BeginOutgoingRequest* request,
+                                    pb::Empty*) {
+  auto ticket = from_wire(request->ticket());
+  if (!ticket) return refuse(context, ticket.error());
+  return answer(context, driver_.begin_outgoing(*ticket, {request->to().uri()}));
+}
+
+grpc::Status Service::Outgoing(Context* context, const pb::VmKey* vm, pb::OutgoingStatus* out) {
+  return answer(context, driver_.outgoing(from_wire(*vm)), out);
+}
+
+grpc::Status Service::CancelOutgoing(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.cancel_outgoing(from_wire(*vm)));
+}
+
+grpc::Status Service::Arrival(Context* context, const pb::VmKey* vm, pb::ArrivalReport* out) {
+  return answer(context, driver_.arrival(from_wire(*vm)), out);
+}
+
+grpc::Status Service::DiscardIncoming(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.discard_incoming(from_wire(*vm)));
+}
+
+grpc::Status Service::Announce(Context* context, const pb::VmSpec* vm, pb::Empty*) {
+  auto spec = from_wire(*vm);
+  if (!spec) return refuse(context, spec.error());
+  return answer(context, driver_.announce(*spec));
+}
+
+}  // namespace mare::agent
