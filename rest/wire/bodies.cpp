@@ -1,0 +1,160 @@
+#include "rest/wire/bodies.h"
+
+#include <algorithm>
+#include <set>
+
+namespace mare::wire {
+namespace {
+
+constexpr double kMostMemoryMib = 16.0 * 1024 * 1024;  // 16 TiB, more than any host has
+constexpr double kMostInt = 1'000'000;
+constexpr std::size_t kMostWords = 4096;
+
+bool is_name(const std::string& text) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  return !text.empty() && text.size() <= 32 && text.front() >= 'a' && text.front() <= 'z' &&
+         text.back() != '-' && std::all_of(text.begin(), text.end(), allowed);
+}
+
+/// A name becomes a host name, a file name and a part of URLs.
+std::string new_name(ObjectReader& from, const std::string& name) {
+  auto found = from.text(name, true, {0, 4096});
+  if (found && !is_name(*found)) {
+    from.fault(name, "'" + *found + "' can't be a name; use 1 to 32 of a-z, 0-9 and '-', " +
+                         "beginning with a letter");
+  }
+  return found.value_or("");
+}
+
+void read_hosts(ObjectReader& from, std::vector<HostId>& hosts) {
+  auto found = from.texts("hosts", false, 1000);
+  if (!found) return;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    if (!seen.insert((*found)[i]).second) {
+      from.fault("hosts", "host '" + (*found)[i] + "' is named twice; name it once");
+    }
+    hosts.emplace_back((*found)[i]);
+  }
+}
+
+void read_environment(ObjectReader& from, std::vector<std::string>& environment) {
+  auto found = from.texts("environment", false, kMostWords, {1, 32768});
+  if (!found) return;
+  for (const auto& variable : *found) {
+    const auto equals = variable.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      from.fault("environment", "'" + variable + "' is no variable; write it as NAME=VALUE");
+    }
+  }
+  environment = std::move(*found);
+}
+
+}  // namespace
+
+Json to_json(const HostBody& body) {
+  return Json{{"id", body.id.value}, {"address", body.address}};
+}
+
+void read(const Json& json, HostBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  body.id = HostId{new_name(from, "id")};
+  body.address = from.text("address", true, {1, 1024}).value_or("");
+  from.finish();
+}
+
+Json to_json(const PoolBody& body) {
+  Json hosts = Json::array();
+  for (const auto& host : body.hosts) hosts.push_back(host.value);
+  return Json{{"id", body.id.value}, {"image", body.image},
+              {"size", body.size},   {"memory_mib", mib_json(body.memory)},
+              {"vcpus", body.vcpus}, {"hosts", hosts}};
+}
+
+void read(const Json& json, PoolBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  body.id = PoolId{new_name(from, "id")};
+  body.image = from.text("image", false, {1, 64}).value_or(body.image);
+  body.size = static_cast<int>(from.whole("size", false, {1, kMostInt}).value_or(body.size));
+  if (auto mib = from.whole("memory_mib", false, {1, kMostMemoryMib})) {
+    body.memory = mebibytes(static_cast<std::uint64_t>(*mib));
+  }
+  body.vcpus = static_cast<int>(from.whole("vcpus", false, {1, 1024}).value_or(body.vcpus));
+  read_hosts(from, body.hosts);
+  from.finish();
+}
+
+Json to_json(const VmStartBody& body) {
+  return Json{{"host", body.host ? Json(body.host->value) : Json(nullptr)}};
+}
+
+void read(const Json& json, VmStartBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (auto host = from.text("host", false, {1, 64})) body.host = HostId{*host};
+  from.finish();
+}
+
+Json to_json(const VmStopBody& body) {
+  return Json{{"force", body.force}};
+}
+
+void read(const Json& json, VmStopBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  body.force = from.flag("force", false).value_or(body.force);
+  from.finish();
+}
+
+Json to_json(const MigrationBody& body) {
+  return Json{{"destination", body.destination ? Json(body.destination->value) : Json(nullptr)},
+              {"bandwidth_limit_bytes_per_s",
+               body.bandwidth_limit ? Json(body.bandwidth_limit->value) : Json(nullptr)},
+              {"downtime_limit_ms",
+               body.downtime_limit ? Json(body.downtime_limit->count()) : Json(nullptr)},
+              {"timeout_s", body.timeout.count()}};
+}
+
+void read(const Json& json, MigrationBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (auto host = from.text("destination", false, {1, 64})) body.destination = HostId{*host};
+  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
+    body.bandwidth_limit = BytesPerSecond{*limit};
+  }
+  if (auto limit = from.whole("downtime_limit_ms", false, {1, 3'600'000})) {
+    body.downtime_limit = Milliseconds{*limit};
+  }
+  if (auto limit = from.number("timeout_s", false, {1, 86'400})) body.timeout = Seconds{*limit};
+  from.finish();
+}
+
+Json to_json(const JobBody& body) {
+  Json out{{"pool", body.pool.value}};
+  if (!body.name.empty()) out["name"] = body.name;
+  out["command"] = body.command;
+  out["environment"] = body.environment;
+  out["ranks"] = body.ranks;
+  return out;
+}
+
+void read(const Json& json, JobBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  body.pool = PoolId{from.text("pool", true, {1, 64}).value_or("")};
+  body.name = from.text("name", false, {1, 64}).value_or("");
+  if (auto command = from.texts("command", true, kMostWords, {0, 32768})) {
+    if (command->empty() || command->front().empty()) {
+      from.fault("command", "names no program; give the program and its arguments");
+    }
+    body.command = std::move(*command);
+  }
+  read_environment(from, body.environment);
+  body.ranks = static_cast<int>(from.whole("ranks", false, {1, kMostInt}).value_or(body.ranks));
+  from.finish();
+}
+
+void read(const Json& json, EmptyBody& body, Faults& faults) {
+  (void)body;
+  ObjectReader(json, "", Strictness::Strict, faults).finish();
+}
+
+}  // namespace mare::wire

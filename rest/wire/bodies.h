@@ -1,0 +1,67 @@
+// Bodies of requests: what a client writes and the server reads, strictly. Names of objects that
+// stand in the path are not repeated here. Only shape and range are checked; whether a host exists
+// or has room is the engine's to say.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/units.h"
+#include "rest/wire/reader.h"
+
+namespace mare::wire {
+
+struct HostBody {
+  HostId id;
+  std::string address;
+};
+struct PoolBody {
+  PoolId id;
+  std::string image = "base";
+  int size = 1;
+  Bytes memory = mebibytes(192);
+  int vcpus = 1;
+  std::vector<HostId> hosts;
+};
+struct VmStartBody {
+  std::optional<HostId> host;
+};
+struct VmStopBody {
+  bool force = false;
+};
+struct MigrationBody {
+  std::optional<HostId> destination;
+  std::optional<BytesPerSecond> bandwidth_limit;
+  std::optional<Milliseconds> downtime_limit;
+  Seconds timeout{600};
+};
+struct JobBody {
+  PoolId pool;
+  std::string name;
+  std::vector<std::string> command;
+  std::vector<std::string> environment;
+  int ranks = 1;
+};
+/// For requests that need no words: ":drain", ":cancel". Only {} is right.
+struct EmptyBody {};
+
+Json to_json(const HostBody& body);
+Json to_json(const PoolBody& body);
+Json to_json(const VmStartBody& body);
+Json to_json(const VmStopBody& body);
+Json to_json(const MigrationBody& body);
+Json to_json(const JobBody& body);
+
+/// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
+/// faults.
+void read(const Json& json, HostBody& body, Faults& faults);
+void read(const Json& json, PoolBody& body, Faults& faults);
+void read(const Json& json, VmStartBody& body, Faults& faults);
+void read(const Json& json, VmStopBody& body, Faults& faults);
+void read(const Json& json, MigrationBody& body, Faults& faults);
+void read(const Json& json, JobBody& body, Faults& faults);
+void read(const Json& json, EmptyBody& body, Faults& faults);
+
+}  // namespace mare::wire

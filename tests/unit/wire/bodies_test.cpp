@@ -1,0 +1,130 @@
+#include "rest/wire/bodies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mare::wire {
+namespace {
+
+template <typename Body>
+Body good(const std::string& text) {
+  Faults faults;
+  Body body;
+  auto json = parse_json(text, faults);
+  if (json) read(*json, body, faults);
+  EXPECT_TRUE(faults.empty()) << text << ": " << faults[0].pointer << " " << faults[0].detail;
+  return body;
+}
+
+template <typename Body>
+std::vector<std::string> bad(const std::string& text) {
+  Faults faults;
+  Body body;
+  auto json = parse_json(text, faults);
+  if (json) read(*json, body, faults);
+  std::vector<std::string> where;
+  for (const auto& fault : faults) {
+    // Every fault says what to write instead.
+    EXPECT_THAT(fault.detail, testing::ContainsRegex("[;]")) << text;
+    where.push_back(fault.pointer);
+  }
+  return where;
+}
+
+using testing::ElementsAre;
+
+TEST(HostBody, RoundTrip) {
+  const HostBody body{HostId{"h1"}, "10.77.0.11:7412"};
+  const auto back = good<HostBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.id, body.id);
+  EXPECT_EQ(back.address, body.address);
+}
+
+TEST(HostBody, BadInput) {
+  EXPECT_THAT(bad<HostBody>("{}"), ElementsAre("/id", "/address"));
+  EXPECT_THAT(bad<HostBody>(R"({"id":"H 1","address":""})"), ElementsAre("/id", "/address"));
+  EXPECT_THAT(bad<HostBody>(R"({"id":"../etc","address":"a"})"), ElementsAre("/id"));
+  EXPECT_THAT(bad<HostBody>(R"({"id":"h1","adress":"a"})"), ElementsAre("/address", "/adress"));
+  EXPECT_THAT(bad<HostBody>("[]"), ElementsAre(""));
+  EXPECT_THAT(bad<HostBody>("null"), ElementsAre(""));
+}
+
+TEST(PoolBody, RoundTripAndDefaults) {
+  PoolBody body{PoolId{"demo"}, "hpc", 4, mebibytes(256), 2, {HostId{"h1"}, HostId{"h2"}}};
+  const auto back = good<PoolBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.image, "hpc");
+  EXPECT_EQ(back.size, 4);
+  EXPECT_EQ(back.memory, mebibytes(256));
+  EXPECT_EQ(back.vcpus, 2);
+  EXPECT_EQ(back.hosts, body.hosts);
+  const auto least = good<PoolBody>(R"({"id":"p"})");
+  EXPECT_EQ(least.size, 1);
+  EXPECT_EQ(least.memory, mebibytes(192));
+  EXPECT_EQ(least.image, "base");
+}
+
+TEST(PoolBody, BadInput) {
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","size":0})"), ElementsAre("/size"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","size":-3,"memory_mib":1.5,"vcpus":"2"})"),
+              ElementsAre("/size", "/memory_mib", "/vcpus"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","memory_mib":1e99})"), ElementsAre("/memory_mib"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","hosts":["h1","h1"]})"), ElementsAre("/hosts"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","hosts":"h1"})"), ElementsAre("/hosts"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","memory":192})"), ElementsAre("/memory"));
+}
+
+TEST(MigrationBody, RoundTripAndDefaults) {
+  const MigrationBody body{HostId{"h3"}, BytesPerSecond{5e7}, Milliseconds{300}, Seconds{60}};
+  const auto back = good<MigrationBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.destination, body.destination);
+  EXPECT_EQ(back.bandwidth_limit, body.bandwidth_limit);
+  EXPECT_EQ(back.downtime_limit, body.downtime_limit);
+  EXPECT_EQ(back.timeout, body.timeout);
+  const auto least = good<MigrationBody>("{}");
+  EXPECT_FALSE(least.destination);
+  EXPECT_FALSE(least.bandwidth_limit);
+  EXPECT_EQ(least.timeout, Seconds{600});
+  EXPECT_FALSE(good<MigrationBody>(R"({"destination":null})").destination);
+}
+
+TEST(MigrationBody, BadInput) {
+  EXPECT_THAT(bad<MigrationBody>(R"({"destination":3})"), ElementsAre("/destination"));
+  EXPECT_THAT(
+      bad<MigrationBody>(R"({"bandwidth_limit_bytes_per_s":-1,"downtime_limit_ms":0,
+                                     "timeout_s":1e9,"to":"h3"})"),
+      ElementsAre("/bandwidth_limit_bytes_per_s", "/downtime_limit_ms", "/timeout_s", "/to"));
+}
+
+TEST(JobBody, RoundTrip) {
+  const JobBody body{PoolId{"demo"}, "ring", {"/opt/x", "-n", "", "ü"}, {"A=1", "B="}, 3};
+  const auto back = good<JobBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.pool, body.pool);
+  EXPECT_EQ(back.name, body.name);
+  EXPECT_EQ(back.command, body.command);
+  EXPECT_EQ(back.environment, body.environment);
+  EXPECT_EQ(back.ranks, 3);
+}
+
+TEST(JobBody, BadInput) {
+  EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":"ls -l"})"), ElementsAre("/command"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":["a",1]})"), ElementsAre("/command/1"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":["a\u0000b"]})"), ElementsAre("/command/0"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":["a"],"ranks":0})"), ElementsAre("/ranks"));
+  EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":["a"],"environment":["X","=1","Y=2"]})"),
+              ElementsAre("/environment", "/environment"));
+}
+
+TEST(VmBodies, RoundTripAndBadInput) {
+  EXPECT_EQ(good<VmStartBody>(to_text(to_json(VmStartBody{HostId{"h2"}}))).host, HostId{"h2"});
+  EXPECT_FALSE(good<VmStartBody>("{}").host);
+  EXPECT_TRUE(good<VmStopBody>(to_text(to_json(VmStopBody{true}))).force);
+  EXPECT_THAT(bad<VmStopBody>(R"({"force":1})"), ElementsAre("/force"));
+  EXPECT_THAT(bad<VmStartBody>(R"({"host":""})"), ElementsAre("/host"));
+  EXPECT_THAT(bad<EmptyBody>(R"({"force":true})"), ElementsAre("/force"));
+}
+
+}  // namespace
+}  // namespace mare::wire
