@@ -1,0 +1,236 @@
+// The table of a migration and the function that decides after a crash, over all their arguments.
+// The spaces are small, so every case is tried; nothing here is a sample.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "orchestrator/model/migration_state.h"
+
+namespace mare {
+namespace {
+
+using S = MigrationState;
+using E = MigrationEvent;
+
+constexpr S kStates[] = {S::Planned,  S::Reserved, S::PreCopying, S::Switching,    S::Committed,
+                         S::Aborting, S::Done,     S::Failed,     S::NeedsOperator};
+constexpr E kEvents[] = {E::Reserve,   E::StartPreCopy, E::Switch,     E::DestinationRuns,
+                         E::Announced, E::Abort,        E::SourceRuns, E::Ambiguous};
+constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
+                            Copy::Unknown};
+
+template <typename F>
+void for_all(F check) {
+  for (const S state : kStates) {
+    for (const Copy source : kCopies) {
+      for (const Copy destination : kCopies) {
+        SCOPED_TRACE(std::string(to_string(state)) + ", source " + std::string(to_string(source)) +
+                     ", destination " + std::string(to_string(destination)));
+        check(state, CopyPair{source, destination});
+      }
+    }
+  }
+}
+
+/// Before anything was sent, and after all was, the copies are not asked.
+bool copies_decide(S state) {
+  return state == S::PreCopying || state == S::Switching || state == S::Aborting;
+}
+
+/// Written down a second time, so that a change of the table is a decision made twice.
+TEST(MigrationTable, IsThisAndNothingElse) {
+  const std::map<std::pair<S, E>, S> expected = {
+      {{S::Planned, E::Reserve}, S::Reserved},
+      {{S::Planned, E::Abort}, S::Failed},
+      {{S::Reserved, E::StartPreCopy}, S::PreCopying},
+      {{S::Reserved, E::Abort}, S::Aborting},
+      {{S::PreCopying, E::Switch}, S::Switching},
+      {{S::PreCopying, E::DestinationRuns}, S::Committed},
+      {{S::PreCopying, E::Abort}, S::Aborting},
+      {{S::PreCopying, E::Ambiguous}, S::NeedsOperator},
+      {{S::Switching, E::DestinationRuns}, S::Committed},
+      {{S::Switching, E::Abort}, S::Aborting},
+      {{S::Switching, E::Ambiguous}, S::NeedsOperator},
+      {{S::Committed, E::Announced}, S::Done},
+      {{S::Aborting, E::SourceRuns}, S::Failed},
+      {{S::Aborting, E::DestinationRuns}, S::Committed},
+      {{S::Aborting, E::Ambiguous}, S::NeedsOperator},
+  };
+  for (const S from : kStates) {
+    for (const E event : kEvents) {
+      const auto wanted = expected.find({from, event});
+      const auto got = next(from, event);
+      EXPECT_EQ(got.has_value(), wanted != expected.end())
+          << to_string(from) << " + " << to_string(event);
+      if (got && wanted != expected.end()) {
+        EXPECT_EQ(*got, wanted->second);
+      }
+    }
+  }
+}
+
+TEST(MigrationTable, FinalStatesHaveNoWayOutAndOthersReachOne) {
+  for (const S from : kStates) {
+    std::set<S> reached{from};
+    for (std::size_t before = 0; before != reached.size();) {
+      before = reached.size();
+      for (const S state : std::set<S>(reached)) {
+        for (const E event : kEvents) {
+          if (const auto to = next(state, event)) reached.insert(*to);
+        }
+      }
+    }
+    if (is_final(from)) {
+      EXPECT_EQ(reached.size(), 1U) << to_string(from);
+    } else {
+      EXPECT_TRUE(reached.contains(S::Done) || reached.contains(S::Failed)) << to_string(from);
+    }
+  }
+}
+
+TEST(MigrationTable, OnceCommittedItNeverFails) {
+  for (const E event : kEvents) {
+    const auto to = next(S::Committed, event);
+    if (to) {
+      EXPECT_EQ(*to, S::Done);
+    }
+  }
+}
+
+TEST(MigrationNames, GoThereAndBack) {
+  std::set<std::string_view> names;
+  for (const S state : kStates) {
+    EXPECT_EQ(migration_state_from(to_string(state)), state);
+    names.insert(to_string(state));
+  }
+  EXPECT_EQ(names.size(), std::size(kStates));
+  for (const Copy copy : kCopies) EXPECT_EQ(copy_from(to_string(copy)), copy);
+  std::set<std::string_view> events;
+  for (const E event : kEvents) events.insert(to_string(event));
+  EXPECT_EQ(events.size(), std::size(kEvents));
+  EXPECT_EQ(migration_state_from("planned"), std::nullopt);
+  EXPECT_EQ(copy_from(""), std::nullopt);
+}
+
+/// Whatever is seen, the answer is an event that the state knows, or repeats what is being done.
+TEST(Recover, AlwaysAnswersWhatTheTableKnows) {
+  for_all([](S state, CopyPair seen) {
+    if (is_final(state)) return;
+    const E event = recover(state, seen);
+    const bool repeats = (state == S::Aborting && event == E::Abort) ||
+                         (state == S::Committed && event == E::DestinationRuns);
+    EXPECT_TRUE(next(state, event) || repeats) << to_string(event);
+  });
+}
+
+TEST(Recover, TwoRunningCopiesAreAmbiguous) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state)) return;
+    if (seen.source == Copy::Running && seen.destination == Copy::Running) {
+      EXPECT_EQ(recover(state, seen), E::Ambiguous);
+    }
+  });
+}
+
+TEST(Recover, ASilentHostIsNeverTakenForAnEmptyOne) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state)) return;
+    if (seen.source == Copy::Unknown || seen.destination == Copy::Unknown) {
+      EXPECT_EQ(recover(state, seen), E::Ambiguous);
+    }
+  });
+}
+
+TEST(Recover, SaysDestinationRunsOnlyWhenItAloneDoes) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state) || recover(state, seen) != E::DestinationRuns) return;
+    EXPECT_EQ(seen.destination, Copy::Running);
+    EXPECT_NE(seen.source, Copy::Running);
+    EXPECT_NE(seen.source, Copy::Unknown);
+  });
+}
+
+TEST(Recover, SaysSourceRunsOnlyWhenNothingIsLeftAtTheDestination) {
+  for_all([](S state, CopyPair seen) {
+    if (recover(state, seen) != E::SourceRuns) return;
+    EXPECT_EQ(state, S::Aborting);
+    EXPECT_EQ(seen.source, Copy::Running);
+    EXPECT_EQ(seen.destination, Copy::Absent);
+  });
+}
+
+/// An abort destroys the destination's copy: never the running one, never the only whole one.
+TEST(Recover, AbortsOnlyWithAWholeSource) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state) || recover(state, seen) != E::Abort) return;
+    EXPECT_TRUE(seen.source == Copy::Running || seen.source == Copy::Paused);
+    EXPECT_NE(seen.destination, Copy::Running);
+    EXPECT_NE(seen.destination, Copy::Unknown);
+  });
+}
+
+TEST(Recover, ACopyThatRunsAloneIsNeverAmbiguous) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state)) return;
+    const bool known = seen.source != Copy::Unknown && seen.destination != Copy::Unknown;
+    const bool one = (seen.source == Copy::Running) != (seen.destination == Copy::Running);
+    if (known && one) {
+      EXPECT_NE(recover(state, seen), E::Ambiguous);
+    }
+  });
+}
+
+TEST(Recover, BeforeAnythingWasSentItAborts) {
+  for_all([](S state, CopyPair seen) {
+    if (state == S::Planned || state == S::Reserved) {
+      EXPECT_EQ(recover(state, seen), E::Abort);
+    }
+  });
+}
+
+TEST(Recover, OnceCommittedOnlyTheDestinationCounts) {
+  for_all([](S state, CopyPair seen) {
+    if (state == S::Committed) {
+      EXPECT_EQ(recover(state, seen), E::DestinationRuns);
+    }
+  });
+}
+
+/// Plays what the engine does on each answer, from every start, until it ends: an abort removes the
+/// destination's copy and then lets the source go on. At no step do two copies run, and a VM that
+/// had a whole copy still has one.
+TEST(Recover, FollowedToTheEndNeitherDoublesNorLosesTheVm) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state)) return;
+    if (seen.source == Copy::Running && seen.destination == Copy::Running) return;
+    const auto whole = [](Copy copy) { return copy == Copy::Running || copy == Copy::Paused; };
+    const bool had_one = whole(seen.source) || whole(seen.destination);
+    for (int step = 0; step < 4 && !is_final(state); ++step) {
+      const E event = recover(state, seen);
+      if (event == E::DestinationRuns) {
+        seen.source = Copy::Absent;  // committed: the paused source is destroyed
+        state = S::Done;
+        break;
+      }
+      if (const auto to = next(state, event)) state = *to;
+      if (event == E::Abort) {
+        seen.destination = Copy::Absent;
+        EXPECT_NE(seen.destination, Copy::Running);
+        seen.source = Copy::Running;
+      }
+      EXPECT_FALSE(seen.source == Copy::Running && seen.destination == Copy::Running);
+    }
+    EXPECT_TRUE(is_final(state));
+    if (had_one) {
+      EXPECT_TRUE(whole(seen.source) || whole(seen.destination));
+    }
+    if (state == S::Failed) {
+      EXPECT_EQ(seen.source, Copy::Running);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace mare
