@@ -1,0 +1,156 @@
+"""Namespaces, by the kernel's own calls.
+
+Not by ip(8) or unshare(1): both change the propagation of "/", which is refused in a chroot, where the
+lab must work too. For the same reason a process is entered with its root directory: setns() alone leads
+to the root of the mount namespace, which in a chroot is outside of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from mare_lab import procs
+from mare_lab.util import LabError
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWNET = 0x40000000
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    encoded = kind.encode() if kind else None
+    _checked(_libc.mount(source.encode(), target.encode(), encoded, ctypes.c_ulong(flags), None),
+             f"mount {source} on {target}")
+
+
+def unmount(target: str) -> None:
+    _checked(_libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def bind(source: Path, target: str) -> None:
+    mount(str(source), target, None, MS_BIND)
+
+
+def detach_mounts(rootfs: Path) -> None:
+    """In a new mount namespace: nothing we mount from here on is seen outside.
+
+    In a chroot "/" is not a mount, so its propagation cannot be changed; there the whole tree is bound to
+    `rootfs`, which is one, and becomes the root.
+    """
+    try:
+        mount("none", "/", None, MS_REC | MS_PRIVATE)
+        return
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    rootfs.mkdir(parents=True, exist_ok=True)
+    mount("/", str(rootfs), None, MS_BIND | MS_REC)
+    mount("none", str(rootfs), None, MS_REC | MS_PRIVATE)
+    os.chroot(rootfs)
+    os.chdir("/")
+
+
+def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"), directory: str = "/") -> Callable[[], None]:
+    """A function for a forked child: become a neighbour of `pid`, root directory included."""
+
+    def enter() -> None:
+        files = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
+        root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for file, kind in zip(files, kinds):
+            _checked(_libc.setns(file, 0), f"entering the {kind} namespace of process {pid}")
+        if "mnt" in kinds:
+            os.fchdir(root)
+            os.chroot(".")
+            try:
+                os.chdir(directory)
+            except OSError:
+                os.chdir("/")
+
+    return enter
+
+
+def in_network_of(pid: int) -> Callable[[], None]:
+    """Only the network: files and programs stay the caller's. For ip(8) and tc(8)."""
+    return entering(pid, ("net",))
+
+
+def loopback_up() -> None:
+    """Bring up lo in the caller's network namespace, by ioctl, so that no program is needed."""
+    import fcntl
+    import socket
+    get_flags, set_flags, flag_up = 0x8913, 0x8914, 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(sock, get_flags, request))[1]
+        fcntl.ioctl(sock, set_flags, struct.pack("16sH14x", b"lo", flags | flag_up))
+
+
+def start_holder(key: str, state: Path, flags: int, setup: Callable[[], None]) -> procs.Process:
+    """A process that does nothing but keep new namespaces alive, made ready by `setup` inside them."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            os.close(read_end)
+            unshare(flags)
+            setup()
+            null = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(null, descriptor)
+            # The second word shows in ps what the process is for; sleep adds its arguments up.
+            os.execve("/bin/sleep", ["sleep", "infinity"], procs.environment(state, {"MARE_LAB_PART": key}))
+        except BaseException as error:  # pylint: disable=broad-except
+            os.write(write_end, str(error).encode()[:4000])
+        finally:
+            os._exit(1)
+    os.close(write_end)
+    with open(read_end, "rb") as pipe:
+        problem = pipe.read().decode(errors="replace")  # Ends when exec closes the other end.
+    process = procs.identify(pid)
+    if problem or process is None:
+        os.waitpid(pid, 0)
+        raise LabError(f"cannot make the namespaces of '{key}': {problem or 'the process ended at once'}")
+    return process
+
+
+def start_holder_beside(key: str, state: Path, neighbour: int) -> procs.Process:
+    """Keep namespaces whose holder died, through a process that still lives in them."""
+    return start_holder(key, state, 0, entering(neighbour))
+
+
+def check_permission() -> None:
+    """Say what is missing when the kernel or the container does not allow namespaces."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET)
+            os._exit(0)
+        except OSError as error:
+            os._exit(error.errno or 1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != 0:
+        reason = os.strerror(status) if status > 0 else f"signal {-status}"
+        raise LabError(f"the kernel refuses new namespaces ({reason}): the lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN; "
+                       "in a container, start it with --privileged")
