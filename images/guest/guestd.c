@@ -73,7 +73,7 @@ void answer_error(struct answer* answer, const char* code, const char* format, .
   answer->error = code;
 }
 
-static bool send_error(int fd, const char* code, const char* message) {
+bool send_error(int fd, const char* code, const char* message) {
   struct text line;
   text_init(&line, MARE_GUEST_LINE_MAX);
   text_append(&line, "ERR ");
@@ -414,6 +414,7 @@ static bool initialise_waiting(void) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--runner")) return runner_main(argc, argv);
+  if (argc > 1 && !strcmp(argv[1], "--session")) return session_main(argc, argv);
   struct options options = {.listen_on = "0.0.0.0", .port = MARE_GUEST_PORT};
   parse_options(argc, argv, &options);
   if (!load_token()) return 1;

@@ -34,6 +34,8 @@ struct answer {
 void answer_error(struct answer* answer, const char* code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 
+bool send_error(int fd, const char* code, const char* message);
+
 /// One line to stderr, which is the console in a VM.
 void guestd_log(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -60,11 +62,32 @@ struct launch {
 bool launch_read(const struct guestd* guestd, const struct request* request, struct launch* launch,
                  struct answer* answer);
 void launch_free(struct launch* launch);
+/// A launch as the arguments of another mare-guestd process, `mode` being --runner or --session;
+/// the environment goes along as such. malloc'ed, points into the launch and `numbers`. NULL: out
+/// of memory.
+enum {
+  kArgMode = 1,
+  kArgId,
+  kArgDir,
+  kArgCwd,
+  kArgUid,
+  kArgGid,
+  kArgHasIdentity,
+  kArgExtra,
+  kArgProgram
+};
+struct launch_numbers {
+  char uid[24];
+  char gid[24];
+  char extra[48];
+};
+char** launch_argv(const char* mode, const char* id, const char* dir, const struct launch* launch,
+                   struct launch_numbers* numbers);
 /// In a child, between fork and exec: default signals and priority, killable by the OOM killer
 /// again.
 void child_reset(void);
-/// In a child: gives up root as asked; false with errno.
-bool child_identity(bool has_identity, uid_t uid, gid_t gid);
+/// In a child of such a process: gives up root as asked; false with errno.
+bool child_identity(char** argv);
 
 // jobdir.c
 struct job_state {
@@ -93,9 +116,12 @@ bool runner_start(const char* id, const char* dir, const struct launch* launch,
 int runner_main(int argc, char** argv);
 
 // rshd.c
-/// RSH: owns the conversation on the socket until it ends. The reader holds frames that came early.
+/// RSH: gives the socket to a session process of its own and returns when that has ended. The
+/// reader holds frames that came early.
 void rsh_serve(const struct guestd* guestd, const struct request* request,
                struct line_reader* reader);
+/// The session process: `mare-guestd --session`.
+int session_main(int argc, char** argv);
 
 // echo.c, kmsg.c
 /// Starts the thread that answers pings on a bound UDP socket.

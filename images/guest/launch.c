@@ -132,7 +132,32 @@ void child_reset(void) {
   }
 }
 
-bool child_identity(bool has_identity, uid_t uid, gid_t gid) {
-  if (!has_identity || (uid == geteuid() && gid == getegid())) return true;
+bool child_identity(char** argv) {
+  const uid_t uid = (uid_t)strtoul(argv[kArgUid], NULL, 10);
+  const gid_t gid = (gid_t)strtoul(argv[kArgGid], NULL, 10);
+  if (argv[kArgHasIdentity][0] != '1' || (uid == geteuid() && gid == getegid())) return true;
   return setgroups(1, &gid) == 0 && setgid(gid) == 0 && setuid(uid) == 0;
+}
+
+char** launch_argv(const char* mode, const char* id, const char* dir, const struct launch* launch,
+                   struct launch_numbers* numbers) {
+  size_t count = 0;
+  while (launch->arguments[count]) ++count;
+  char** argv = calloc((size_t)kArgProgram + count + 1, sizeof *argv);
+  if (!argv) return NULL;
+  snprintf(numbers->uid, sizeof numbers->uid, "%llu", (unsigned long long)launch->uid);
+  snprintf(numbers->gid, sizeof numbers->gid, "%llu", (unsigned long long)launch->gid);
+  numbers->extra[0] = '\0';
+  // execve() takes char*, and writes to none of them.
+  argv[0] = (char*)"mare-guestd";
+  argv[kArgMode] = (char*)mode;
+  argv[kArgId] = (char*)id;
+  argv[kArgDir] = (char*)dir;
+  argv[kArgCwd] = (char*)(launch->cwd ? launch->cwd : dir);
+  argv[kArgUid] = numbers->uid;
+  argv[kArgGid] = numbers->gid;
+  argv[kArgHasIdentity] = (char*)(launch->has_identity ? "1" : "0");
+  argv[kArgExtra] = numbers->extra;
+  memcpy(argv + kArgProgram, launch->arguments, count * sizeof *argv);
+  return argv;
 }

@@ -79,7 +79,7 @@
  *   the exit status, or 128 + signal. If the connection goes before, the command's process group
  *   gets SIGHUP, and SIGKILL some seconds later. After the command's end, output of processes it
  *   left behind is awaited for MARE_GUEST_RSH_DRAIN_MS at most, so that a daemon which keeps stdout
- *   open cannot hold mpirun up.
+ *   open cannot hold mpirun up. The conversation outlives mare-guestd.
  *
  * POWEROFF
  *   -> (nothing).  The answer comes first, then sync (some seconds at most) and power off. Only in

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -64,33 +65,33 @@ static void close_pipes(struct pipes* pipes) {
   }
 }
 
-extern char** environ;
-
-static _Noreturn void become_command(const struct launch* launch, const struct pipes* pipes) {
+static _Noreturn void become_command(char** argv, const struct pipes* pipes) {
+  const pid_t session = getppid();
   setsid();
   child_reset();
-  if (dup2(pipes->in[0], 0) < 0 || dup2(pipes->out[1], 1) < 0 || dup2(pipes->err[1], 2) < 0)
+  if (dup2(pipes->in[0], 0) < 0 || dup2(pipes->out[1], 1) < 0 || dup2(pipes->err[1], 2) < 0) {
     _exit(255);
-  // As in a lost connection, should mare-guestd die: its thread that made us ends with it.
-  prctl(PR_SET_PDEATHSIG, SIGHUP);
-  environ = launch->environment;
-  if (!child_identity(launch->has_identity, (uid_t)launch->uid, (gid_t)launch->gid)) {
-    dprintf(2, "mare-guestd: cannot change to uid %llu: %s\n", (unsigned long long)launch->uid,
-            strerror(errno));
+  }
+  if (!child_identity(argv)) {
+    dprintf(2, "mare-guestd: cannot change to uid %s: %s\n", argv[kArgUid], strerror(errno));
     _exit(255);
   }
   const char* home = getenv("HOME");
-  if (launch->cwd) {
-    if (chdir(launch->cwd) != 0) {
-      dprintf(2, "mare-guestd: cannot enter '%s': %s\n", launch->cwd, strerror(errno));
+  if (argv[kArgCwd][0]) {
+    if (chdir(argv[kArgCwd]) != 0) {
+      dprintf(2, "mare-guestd: cannot enter '%s': %s\n", argv[kArgCwd], strerror(errno));
       _exit(255);
     }
   } else if (!home || chdir(home) != 0) {
     (void)!chdir("/");
   }
-  execvp(launch->arguments[0], launch->arguments);
+  // As in a lost connection, should the session's process be killed. After the change of user,
+  // which would clear it.
+  prctl(PR_SET_PDEATHSIG, SIGHUP);
+  if (getppid() != session) _exit(255);
+  execvp(argv[kArgProgram], argv + kArgProgram);
   const int error = errno;
-  dprintf(2, "mare-guestd: cannot run '%s': %s\n", launch->arguments[0], strerror(error));
+  dprintf(2, "mare-guestd: cannot run '%s': %s\n", argv[kArgProgram], strerror(error));
   _exit(error == ENOENT ? 127 : 126);
 }
 
@@ -98,19 +99,20 @@ static void nonblocking(int fd) {
   (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-static bool start(struct session* session, const struct launch* launch, struct answer* answer) {
+// False with errno.
+static bool start(struct session* session, char** argv) {
   struct pipes pipes;
   const bool piped = open_pipes(&pipes);
   session->pid = piped ? fork() : -1;
-  if (session->pid == 0) become_command(launch, &pipes);
+  if (session->pid == 0) become_command(argv, &pipes);
   if (session->pid > 0) session->pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0);
   if (session->pid < 0 || session->pidfd < 0) {
-    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot start a command: %s", strerror(errno));
+    const int error = errno;
     if (session->pid > 0) {
       kill(session->pid, SIGKILL);
       waitpid(session->pid, NULL, 0);
     }
-    close_pipes(&pipes);
+    errno = error;
     return false;
   }
   session->in = pipes.in[1];
@@ -265,32 +267,85 @@ static void converse(struct session* session) {
   (void)send_all(session->socket, last, sizeof last, kLastSendMs);
 }
 
-static void refuse(int socket, const struct answer* answer) {
-  struct text line;
-  text_init(&line, MARE_GUEST_LINE_MAX);
-  text_append(&line, "ERR ");
-  text_append(&line, answer->error);
-  text_append(&line, " ");
-  text_append_encoded(&line, answer->message);
-  text_append(&line, "\n");
-  if (!line.failed) (void)send_all(socket, line.data, line.size, kLastSendMs);
-  text_free(&line);
+// Frames that came together with the request wait in a file in memory.
+static bool take_early_frames(struct session* session, int early) {
+  for (;;) {
+    const ssize_t got =
+        read(early, session->from + session->from_size, (size_t)kFrameBytes - session->from_size);
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR) return false;
+    if (got > 0) session->from_size += (size_t)got;
+  }
+  close(early);
+  return true;
 }
 
-static void converse_with_buffers(struct session* session, struct line_reader* reader) {
-  session->from = malloc(kFrameBytes);
-  session->to = malloc(kFrameBytes);
-  if (session->from && session->to && send_all(session->socket, "OK\n", 3, kLastSendMs)) {
-    // The reader never holds more than a line's length, and that is less than a frame.
-    session->from_size = reader->end - reader->begin;
-    memcpy(session->from, reader->data + reader->begin, session->from_size);
-    converse(session);
-  } else {
-    hang_up(session);
-    waitpid(session->pid, NULL, 0);
+int session_main(int argc, char** argv) {
+  struct session session = {.in = -1, .out = -1, .err = -1, .pidfd = -1};
+  int early = -1;
+  if (argc <= kArgProgram || sscanf(argv[kArgExtra], "%d,%d", &session.socket, &early) != 2) {
+    fprintf(stderr, "mare-guestd: --session is for mare-guestd itself\n");
+    return 2;
   }
-  free(session->from);
-  free(session->to);
+  (void)fcntl(session.socket, F_SETFD, FD_CLOEXEC);
+  (void)fcntl(early, F_SETFD, FD_CLOEXEC);
+  signal(SIGPIPE, SIG_IGN);
+  session.from = malloc(kFrameBytes);
+  session.to = malloc(kFrameBytes);
+  if (!session.from || !session.to || !take_early_frames(&session, early) ||
+      !start(&session, argv)) {
+    char message[256];
+    snprintf(message, sizeof message, "cannot start a command: %s", strerror(errno));
+    (void)send_error(session.socket, MARE_GUEST_ERR_FAILED, message);
+    return 1;
+  }
+  if (send_all(session.socket, "OK\n", 3, kLastSendMs)) {
+    converse(&session);
+  } else {
+    hang_up(&session);
+  }
+  return 0;
+}
+
+// The frames that the line reader has read too far; a descriptor to read them from, or -1.
+static int early_frames(const struct line_reader* reader) {
+  const int early = memfd_create("mare-rsh", MFD_CLOEXEC);
+  if (early < 0) return -1;
+  const size_t size = reader->end - reader->begin;
+  if (write(early, reader->data + reader->begin, size) == (ssize_t)size &&
+      lseek(early, 0, SEEK_SET) == 0) {
+    return early;
+  }
+  close(early);
+  return -1;
+}
+
+// In the child of mare-guestd, which has threads: only calls that are safe there.
+static _Noreturn void exec_session(char** argv, char** environment, int socket, int early) {
+  setsid();
+  (void)fcntl(socket, F_SETFD, 0);
+  (void)fcntl(early, F_SETFD, 0);
+  execve("/proc/self/exe", argv, environment);
+  _exit(1);
+}
+
+static bool run_session(const struct launch* launch, const struct line_reader* reader) {
+  struct launch_numbers numbers;
+  char** argv = launch_argv("--session", "", "", launch, &numbers);
+  const int early = early_frames(reader);
+  pid_t child = -1;
+  if (argv && early >= 0) {
+    snprintf(numbers.extra, sizeof numbers.extra, "%d,%d", reader->fd, early);
+    child = fork();
+    if (child == 0) exec_session(argv, launch->environment, reader->fd, early);
+  }
+  const int error = errno;
+  free(argv);
+  if (early >= 0) close(early);
+  // Waiting keeps the place among the connections taken: their limit holds for sessions, too.
+  while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+  errno = error;
+  return child > 0;
 }
 
 void rsh_serve(const struct guestd* guestd, const struct request* request,
@@ -298,21 +353,13 @@ void rsh_serve(const struct guestd* guestd, const struct request* request,
   static const char* const kKeys[] = {LAUNCH_KEYS, NULL};
   struct answer answer = {0};
   struct launch launch = {0};
-  struct session session = {.socket = reader->fd, .in = -1, .out = -1, .err = -1, .pidfd = -1};
   const char* unknown = request_unknown_key(request, kKeys);
   if (unknown) {
     answer_error(&answer, MARE_GUEST_ERR_BAD_REQUEST, "RSH: key '%.80s' is unknown or repeated",
                  unknown);
+  } else if (launch_read(guestd, request, &launch, &answer) && !run_session(&launch, reader)) {
+    answer_error(&answer, MARE_GUEST_ERR_FAILED, "cannot start a session: %s", strerror(errno));
   }
-  if (!unknown && launch_read(guestd, request, &launch, &answer) &&
-      start(&session, &launch, &answer)) {
-    converse_with_buffers(&session, reader);
-  } else {
-    refuse(session.socket, &answer);
-  }
-  close_fd(&session.in);
-  close_fd(&session.out);
-  close_fd(&session.err);
-  close_fd(&session.pidfd);
+  if (answer.error) (void)send_error(reader->fd, answer.error, answer.message);
   launch_free(&launch);
 }

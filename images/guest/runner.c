@@ -22,9 +22,6 @@ enum {
   kExitRetries = 600,        // of a full disk, a second apart
 };
 
-// The runner's arguments, as strings between the two ends below.
-enum { kArgId = 2, kArgDir, kArgCwd, kArgUid, kArgGid, kArgHasIdentity, kArgProgram };
-
 static void report(const char* text) {
   (void)!write(kReportFd, text, strlen(text));
 }
@@ -45,10 +42,8 @@ static _Noreturn void become_program(char** argv, int go, int output, int failed
   child_reset();
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0) _exit(126);
-  const uid_t uid = (uid_t)strtoul(argv[kArgUid], NULL, 10);
-  const gid_t gid = (gid_t)strtoul(argv[kArgGid], NULL, 10);
   const char* what = "change to user of";
-  bool good = child_identity(argv[kArgHasIdentity][0] == '1', uid, gid);
+  bool good = child_identity(argv);
   if (good) {
     what = "enter the working directory of";
     good = chdir(argv[kArgCwd]) == 0;
@@ -196,26 +191,6 @@ static _Noreturn void exec_runner(char** argv, char** environment, int report_to
   _exit(1);
 }
 
-static char** runner_arguments(const char* id, const char* dir, const struct launch* launch,
-                               char numbers[2][24]) {
-  size_t count = 0;
-  while (launch->arguments[count]) ++count;
-  char** argv = calloc((size_t)kArgProgram + count + 1, sizeof *argv);
-  if (!argv) return NULL;
-  snprintf(numbers[0], sizeof numbers[0], "%llu", (unsigned long long)launch->uid);
-  snprintf(numbers[1], sizeof numbers[1], "%llu", (unsigned long long)launch->gid);
-  argv[0] = (char*)"mare-guestd";
-  argv[1] = (char*)"--runner";
-  argv[kArgId] = (char*)id;
-  argv[kArgDir] = (char*)dir;
-  argv[kArgCwd] = (char*)(launch->cwd ? launch->cwd : dir);
-  argv[kArgUid] = numbers[0];
-  argv[kArgGid] = numbers[1];
-  argv[kArgHasIdentity] = (char*)(launch->has_identity ? "1" : "0");
-  memcpy(argv + kArgProgram, launch->arguments, count * sizeof *argv);
-  return argv;
-}
-
 // What the runner said: "ok", "error ..." or nothing at all.
 static bool read_report(int fd, const char* dir, struct answer* answer) {
   char text[PATH_MAX + 256];
@@ -243,13 +218,13 @@ static bool read_report(int fd, const char* dir, struct answer* answer) {
 
 bool runner_start(const char* id, const char* dir, const struct launch* launch,
                   struct answer* answer) {
-  char numbers[2][24];
+  struct launch_numbers numbers;
   int channel[2];
   if (pipe2(channel, O_CLOEXEC) != 0) {
     answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot start a runner: %s", strerror(errno));
     return false;
   }
-  char** argv = runner_arguments(id, dir, launch, numbers);
+  char** argv = launch_argv("--runner", id, dir, launch, &numbers);
   const pid_t child = argv ? fork() : -1;
   if (child == 0) exec_runner(argv, launch->environment, channel[1]);
   const int error = errno;

@@ -156,10 +156,35 @@ class Connection(GuestdTest):
         self.close(connection)
         wait_until(lambda: not alive(pid), "it was killed")
 
-    def test_the_command_ends_with_the_daemon(self) -> None:
-        _, pid = self.start_and_get_pid("echo $$; exec sleep 600")
+    def test_the_conversation_outlives_the_daemon(self) -> None:
+        """Open MPI's daemons hang on it as long as the job runs."""
+        connection = self.start("read line; echo got $line; exit 4")
         self.guestd.kill()
-        wait_until(lambda: not alive(pid), "it ended")
+        connection.sendall(struct.pack(">BI", 0, 5) + b"this\n")
+        self.assertEqual(self.read_frame(), (1, b"got this\n"))
+        self.assertEqual(self.read_frame(), (4, struct.pack(">I", 4)))
+        again = Guestd(folder=str(self.guestd.folder), port=self.guestd.port)
+        self.addCleanup(again.stop)
+        with again.connect() as client:
+            self.assertIn("boot_id", client.ask("HELLO"))
+
+    def test_a_new_daemon_can_listen_while_an_old_conversation_goes_on(self) -> None:
+        connection, pid = self.start_and_get_pid("echo $$; read line")
+        self.guestd.kill()
+        again = Guestd(folder=str(self.guestd.folder), port=self.guestd.port)
+        self.addCleanup(again.stop)
+        with again.connect() as client:
+            self.assertIn("boot_id", client.ask("HELLO"))
+        self.assertTrue(alive(pid))
+        self.close(connection)
+        wait_until(lambda: not alive(pid), "it ended with its connection")
+
+    def test_the_command_ends_with_its_session(self) -> None:
+        _, pid = self.start_and_get_pid("echo $$; exec sleep 600")
+        with open(f"/proc/{pid}/stat") as stat:
+            session = int(stat.read().rsplit(")", 1)[1].split()[1])
+        os.kill(session, signal.SIGKILL)
+        wait_until(lambda: not alive(pid), "it got a hangup")
 
     def test_a_broken_frame_ends_the_conversation(self) -> None:
         for frame in (struct.pack(">BI", 0, 0xffffffff), struct.pack(">BI", 9, 0), struct.pack(">BI", 1, 1) + b"x"):
