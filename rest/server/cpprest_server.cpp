@@ -1,0 +1,414 @@
+// The HTTP server, by cpprestsdk. The only translation unit that sees it: it is archived upstream,
+// has no limits and no timeouts, and throws. All three are dealt with here as far as a user of the
+// library can; what it can't do (headers without end, half-open connections) is left to the proxy
+// that stands in front of anything but loopback (docs/api.md).
+#include <cpprest/http_listener.h>
+#include <cpprest/producerconsumerstream.h>
+#include <pplx/threadpool.h>
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+
+#include "rest/server/http.h"
+#include "rest/server/listen_check.h"
+#include "rest/wire/problem.h"
+
+namespace mare::rest {
+namespace {
+
+namespace http = web::http;
+using Listener = http::experimental::listener::http_listener;
+using ByteBuffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
+
+constexpr auto kBodyPatience = std::chrono::seconds{10};
+constexpr auto kStopPatience = std::chrono::seconds{2};
+constexpr int kPortAttempts = 20;
+
+/// Replies under way, so that stop() can wait for them.
+struct Counter {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int replies = 0;
+
+  void add(int difference) {
+    const std::lock_guard lock(mutex);
+    replies += difference;
+    changed.notify_all();
+  }
+  void wait_idle() {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, kStopPatience, [this] { return replies == 0; });
+  }
+};
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+http::http_response head_of(const Response& from) {
+  http::http_response out(static_cast<http::status_code>(from.status));
+  out.set_reason_phrase(std::string(wire::title_of(from.status)));
+  for (const auto& [name, value] : from.headers) out.headers().add(name, value);
+  return out;
+}
+
+/// Sends a reply; every chain ends here, since an exception that nobody looks at ends the process.
+void send(const http::http_request& message, const http::http_response& response,
+          std::shared_ptr<Counter> counter, std::function<void()> ended) {
+  counter->add(1);
+  auto finish = [counter, ended = std::move(ended)] {
+    if (ended) ended();
+    counter->add(-1);
+  };
+  try {
+    message.reply(response).then([finish](pplx::task<void> done) {
+      try {
+        done.get();
+      } catch (const std::exception&) {
+        // The client has gone; nobody is left to tell.
+      }
+      finish();
+    });
+  } catch (const std::exception&) {
+    finish();  // Replied to already, by the library itself when it closes.
+  }
+}
+
+class CpprestStream final : public ByteStream {
+ public:
+  std::size_t pending() const override { return buffer_.in_avail(); }
+
+  bool write(std::string_view bytes) override {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || !alive_->load()) return false;
+    if (bytes.empty()) return true;
+    try {
+      buffer_.putn_nocopy(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()).get();
+      buffer_.sync().get();
+    } catch (const std::exception&) {
+      alive_->store(false);
+    }
+    return alive_->load();
+  }
+
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    try {
+      buffer_.close(std::ios_base::out).get();
+    } catch (const std::exception&) {
+      alive_->store(false);
+    }
+  }
+
+  bool alive() const override { return alive_->load(); }
+
+  concurrency::streams::istream source() { return buffer_.create_istream(); }
+  std::function<void()> on_end() {
+    return [alive = alive_] { alive->store(false); };
+  }
+
+ private:
+  mutable ByteBuffer buffer_;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
+};
+
+class CpprestExchange final : public Exchange {
+ public:
+  CpprestExchange(http::http_request message, Request request, std::shared_ptr<Counter> counter)
+      : message_(std::move(message)), request_(std::move(request)), counter_(std::move(counter)) {}
+
+  ~CpprestExchange() override {
+    // A handler lost it. A client that waits for ever would be worse than a bug that shows.
+    if (!answered_.load()) reply(Response{500, "", "", {}});
+  }
+
+  const Request& request() const override { return request_; }
+  Request& editable() { return request_; }
+  bool answered() const { return answered_.load(); }
+
+  void reply(Response response) override {
+    if (answered_.exchange(true)) return;
+    auto out = head_of(response);
+    if (!response.body.empty() && request_.method != "HEAD") {
+      const auto size = response.body.size();
+      out.set_body(concurrency::streams::bytestream::open_istream(std::move(response.body)), size,
+                   response.content_type);
+    }
+    send(message_, out, counter_, {});
+  }
+
+  std::shared_ptr<ByteStream> stream(Response head) override {
+    auto out = std::make_shared<CpprestStream>();
+    if (answered_.exchange(true)) {
+      out->on_end()();
+      return out;
+    }
+    auto response = head_of(head);
+    response.headers().set_content_type(head.content_type);
+    response.set_body(out->source());
+    response.headers().set_content_type(head.content_type);  // set_body() has changed it.
+    send(message_, response, counter_, out->on_end());
+    return out;
+  }
+
+  /// Answers although the body has not come, and lets the connection go. The library would wait for
+  /// the whole body first; this tells it that reading has failed.
+  void cut_off(Response response) {
+    if (answered_.load()) return;
+    response.headers.emplace_back("Connection", "close");
+    reply(std::move(response));
+    message_._get_impl()->_complete(
+        0, std::make_exception_ptr(http::http_exception("the request's body was not wanted")));
+  }
+
+ private:
+  http::http_request message_;
+  Request request_;
+  std::shared_ptr<Counter> counter_;
+  std::atomic<bool> answered_{false};
+};
+
+struct Unwanted {
+  int status = 0;  // 0: nothing is wrong
+  Error error;
+  bool hopeless = false;  // don't wait for the body
+};
+
+Unwanted unwanted(int status, std::string what, std::string remedy, bool hopeless = false) {
+  return {status, make_error(Code::InvalidArgument, std::move(what), std::move(remedy)), hopeless};
+}
+
+/// Nothing for text that is no length: a sign, blanks, too many digits.
+std::optional<std::uint64_t> length_of(const std::string& text) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  return value;
+}
+
+bool takes_body(const std::string& method) {
+  return method == "POST" || method == "PUT" || method == "PATCH";
+}
+
+/// What the library lets pass and we don't.
+Unwanted check_head(const http::http_request& message, const Request& request,
+                    const HttpLimits& limits) {
+  if (!request.header("transfer-encoding").empty()) {
+    return unwanted(411, "the request has a Transfer-Encoding",
+                    "send the body in one piece with its Content-Length", true);
+  }
+  const std::string length = request.header("content-length");
+  const auto size = length_of(length);
+  if (!length.empty() && !size) {
+    return unwanted(400, "Content-Length '" + length + "' is no length",
+                    "give the body's number of bytes", true);
+  }
+  const auto limit = std::to_string(limits.body_bytes);
+  if (size.value_or(0) > limits.body_bytes) {
+    return unwanted(413, "the body has " + length + " bytes, the limit is " + limit,
+                    "send less; put long input of jobs into files under /jobs",
+                    *size > limits.hopeless_body_bytes);
+  }
+  if (takes_body(request.method) && length.empty()) {
+    return unwanted(411, "the request has no Content-Length", "give it, 0 for an empty body");
+  }
+  if (request.path.size() + request.query.size() > limits.target_bytes) {
+    return unwanted(414, "the URL is longer than " + std::to_string(limits.target_bytes) + " bytes",
+                    "send a shorter one");
+  }
+  std::size_t header_bytes = 0;
+  for (const auto& [name, value] : request.headers) header_bytes += name.size() + value.size() + 4;
+  if (header_bytes > limits.header_bytes) {
+    return unwanted(431,
+                    "the headers have " + std::to_string(header_bytes) + " bytes, the limit is " +
+                        std::to_string(limits.header_bytes),
+                    "send fewer or shorter headers");
+  }
+  const auto version = message.http_version();
+  if (version.major != 1 || version.minor > 1) {
+    return unwanted(505, "the request's version is not HTTP/1.1", "speak HTTP/1.1");
+  }
+  if (request.header("host").empty() && version.minor == 1) {
+    return unwanted(400, "the request has no Host header", "give it (RFC 9112, 3.2)");
+  }
+  return {};
+}
+
+Request head_from(const http::http_request& message) {
+  Request out;
+  out.method = message.method();
+  const auto& uri = message.request_uri();
+  out.path = uri.path();
+  out.query = uri.query();
+  for (const auto& [name, value] : message.headers()) out.headers[lower(name)] = value;
+  return out;
+}
+
+/// Everything that requests under way need; they may outlast the server by a moment.
+struct Shared {
+  Shared(const HttpLimits& l, Handler h, Refusal r, Log& to)
+      : limits(l), handler(std::move(h)), refusal(std::move(r)), log(to) {}
+
+  HttpLimits limits;
+  Handler handler;
+  Refusal refusal;
+  Log& log;
+  std::shared_ptr<Counter> counter = std::make_shared<Counter>();
+  std::atomic<bool> stopping{false};
+};
+
+void hand_over(const std::shared_ptr<Shared>& shared, std::shared_ptr<CpprestExchange> exchange) {
+  const std::string what = exchange->request().method + " " + exchange->request().path;
+  try {
+    shared->handler(exchange);
+  } catch (const std::exception& caught) {
+    // Our code doesn't throw; out of memory or a library's surprise ends here.
+    shared->log.error("rest", what + ": " + caught.what());
+    const auto error = make_error(Code::Internal, "the request could not be handled",
+                                  "see mared's log; if it happens again, report it");
+    exchange->reply(shared->refusal(500, exchange->request().path, error));
+  }
+}
+
+void receive_body(const std::shared_ptr<Shared>& shared, const http::http_request& message,
+                  const std::shared_ptr<CpprestExchange>& exchange) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(
+      crossplat::threadpool::shared_instance().service());
+  timer->expires_after(kBodyPatience);
+  timer->async_wait([shared, exchange](const boost::system::error_code& error) {
+    if (error) return;  // The body came.
+    exchange->cut_off(shared->refusal(
+        408, exchange->request().path,
+        make_error(Code::InvalidArgument, "the request's body did not come within 10 s",
+                   "send as many bytes as Content-Length says")));
+  });
+  message.extract_vector().then(
+      [shared, exchange, timer](pplx::task<std::vector<unsigned char>> t) {
+        try {
+          const auto bytes = t.get();
+          timer->cancel();
+          if (exchange->answered()) return;
+          exchange->editable().body.assign(bytes.begin(), bytes.end());
+        } catch (const std::exception&) {
+          return;  // The connection broke, or cut_off() has answered.
+        }
+        hand_over(shared, exchange);
+      });
+}
+
+void receive(const std::shared_ptr<Shared>& shared, const http::http_request& message) {
+  auto exchange = std::make_shared<CpprestExchange>(message, head_from(message), shared->counter);
+  const Request& request = exchange->request();
+  const auto wrong = check_head(message, request, shared->limits);
+  if (wrong.status != 0) {
+    auto refused = shared->refusal(wrong.status, request.path, wrong.error);
+    if (wrong.hopeless) {
+      exchange->cut_off(std::move(refused));
+    } else {
+      refused.headers.emplace_back("Connection", "close");
+      exchange->reply(std::move(refused));
+    }
+    return;
+  }
+  if (shared->stopping.load()) {
+    exchange->reply(shared->refusal(
+        503, request.path,
+        make_error(Code::Unavailable, "mared is ending", "try again when it is up")));
+    return;
+  }
+  if (length_of(request.header("content-length")).value_or(0) == 0) {
+    hand_over(shared, exchange);
+  } else {
+    receive_body(shared, message, exchange);
+  }
+}
+
+class CpprestServer final : public HttpServer {
+ public:
+  CpprestServer(std::shared_ptr<Shared> shared, std::unique_ptr<Listener> listener,
+                std::uint16_t port)
+      : shared_(std::move(shared)), listener_(std::move(listener)), port_(port) {}
+  ~CpprestServer() override { stop(); }
+
+  std::uint16_t port() const override { return port_; }
+
+  void stop() override {
+    if (shared_->stopping.exchange(true)) return;
+    shared_->counter->wait_idle();
+    try {
+      listener_->close().get();
+    } catch (const std::exception& caught) {
+      shared_->log.warn("rest", std::string("closing the listener: ") + caught.what());
+    }
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<Listener> listener_;  // Outlives close(), as the library's threads need it.
+  std::uint16_t port_;
+};
+
+void start_threads(int threads) {
+  static std::once_flag once;
+  std::call_once(once, [threads] {
+    try {
+      // The library's own default is 40.
+      crossplat::threadpool::initialize_with_threads(static_cast<std::size_t>(threads));
+    } catch (const std::exception&) {
+      // Somebody used the library before; then it has the threads that it has.
+    }
+  });
+}
+
+Result<std::unique_ptr<Listener>> open_listener(const std::shared_ptr<Shared>& shared,
+                                                const Endpoint& listen) {
+  try {
+    http::experimental::listener::http_listener_config config;
+    config.set_backlog(128);
+    auto listener = std::make_unique<Listener>(http::uri("http://" + listen.text() + "/"), config);
+    const auto handle = [shared](const http::http_request& message) { receive(shared, message); };
+    listener->support(handle);
+    listener->support(http::methods::OPTIONS, handle);  // Else the library answers by itself.
+    listener->support(http::methods::TRCE, handle);
+    listener->open().get();
+    return listener;
+  } catch (const std::exception& caught) {
+    return make_error(Code::FailedPrecondition,
+                      "the REST address " + listen.text() + " can't be used: " + caught.what(),
+                      "give another one with --listen");
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> start_http_server(const Endpoint& listen,
+                                                      const HttpLimits& limits, Handler handler,
+                                                      Refusal refusal, Log& log) {
+  start_threads(limits.threads);
+  auto shared = std::make_shared<Shared>(limits, std::move(handler), std::move(refusal), log);
+  // The library can't bind port 0 and tell what it got: find a free port, and try again should
+  // somebody else be faster.
+  for (int attempt = 1;; ++attempt) {
+    const auto port = probe_port(listen);
+    if (!port) return port.error();
+    auto listener = open_listener(shared, Endpoint{listen.host, *port});
+    if (listener) {
+      return std::unique_ptr<HttpServer>(
+          std::make_unique<CpprestServer>(shared, std::move(*listener), *port));
+    }
+    if (listen.port != 0 || attempt == kPortAttempts) return listener.error();
+  }
+}
+
+}  // namespace mare::rest
