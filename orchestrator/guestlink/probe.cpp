@@ -1,0 +1,139 @@
+#include "orchestrator/guestlink/probe.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "images/guest/protocol.h"
+#include "orchestrator/guestlink/connection.h"
+#include "orchestrator/guestlink/probe_math.h"
+
+namespace mare::guestlink {
+namespace {
+
+// Ten minutes at 200 a second; a migration that lasts longer keeps its first and its latest
+// samples.
+constexpr std::size_t kMostSamples = 120'000;
+constexpr std::size_t kMostUnanswered = 20'000;
+
+std::uint64_t read_be64(const unsigned char* bytes) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value = (value << 8U) | bytes[i];
+  return value;
+}
+
+class UdpProbe final : public GuestProbe {
+ public:
+  UdpProbe(Socket socket, Microseconds period, Clock& clock)
+      : socket_(std::move(socket)), period_(period), clock_(clock), thread_([this] { sample(); }) {}
+  ~UdpProbe() override { end(); }
+
+  ProbeReport report(bool stop) override {
+    if (stop) end();
+    const std::lock_guard lock(mutex_);
+    return evaluate(samples_, sent_, period_);
+  }
+
+ private:
+  void end() {
+    stopping_.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void sample() {
+    MonotonicTime next = clock_.now();
+    std::uint64_t number = 0;
+    while (!stopping_.load()) {
+      if (clock_.now() >= next) {
+        send_one(number++);
+        next += period_;
+        // After a long stop of this process, go on from here: a burst would measure nothing.
+        if (next < clock_.now()) next = clock_.now() + period_;
+      }
+      const auto left = std::chrono::duration_cast<Microseconds>(next - clock_.now());
+      timespec wait{0, std::max<long>(0, static_cast<long>(left.count()) * 1000)};
+      pollfd watched{socket_.fd(), POLLIN, 0};
+      if (ppoll(&watched, 1, &wait, nullptr) > 0) receive_all();
+    }
+  }
+
+  void send_one(std::uint64_t number) {
+    std::array<unsigned char, MARE_GUEST_PING_BYTES> ping{};
+    std::memcpy(ping.data(), MARE_GUEST_PING_MAGIC, 8);
+    std::memcpy(ping.data() + 8, &number, sizeof number);
+    const std::lock_guard lock(mutex_);
+    waiting_.emplace(number, clock_.now());
+    if (waiting_.size() > kMostUnanswered) waiting_.erase(waiting_.begin());
+    ++sent_;
+    // A send that fails (no route for a moment) is a sample without an answer: that is the
+    // measurement.
+    (void)send(socket_.fd(), ping.data(), ping.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void receive_all() {
+    std::array<unsigned char, 64> pong{};
+    while (true) {
+      const auto got = recv(socket_.fd(), pong.data(), pong.size(), MSG_DONTWAIT);
+      if (got < 0) return;  // nothing more, or the guest's port was closed for a moment
+      if (got != MARE_GUEST_PONG_BYTES || std::memcmp(pong.data(), MARE_GUEST_PONG_MAGIC, 8) != 0) {
+        continue;
+      }
+      std::uint64_t number = 0;
+      std::memcpy(&number, pong.data() + 8, sizeof number);
+      keep(number,
+           std::chrono::nanoseconds{static_cast<std::int64_t>(read_be64(pong.data() + 16))});
+    }
+  }
+
+  void keep(std::uint64_t number, std::chrono::nanoseconds guest) {
+    const std::lock_guard lock(mutex_);
+    const auto waiting = waiting_.find(number);
+    if (waiting == waiting_.end()) return;  // a duplicate
+    const Sample sample{waiting->second, clock_.now(), guest, clock_.wall_now()};
+    waiting_.erase(waiting);
+    if (samples_.size() >= kMostSamples) samples_.erase(samples_.begin() + kMostSamples / 2);
+    samples_.push_back(sample);
+  }
+
+  Socket socket_;
+  const Microseconds period_;
+  Clock& clock_;
+  std::mutex mutex_;
+  std::vector<Sample> samples_;
+  std::map<std::uint64_t, MonotonicTime> waiting_;
+  int sent_ = 0;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GuestProbe>> start_udp_probe(Ipv4Address ip, std::uint16_t port,
+                                                    Microseconds period, Clock& clock) {
+  if (period < Microseconds{500} || period > Microseconds{10'000'000}) {
+    return make_error(Code::InvalidArgument,
+                      "a probe every " + std::to_string(period.count()) + " us can't be made",
+                      "give 500 to 10000000");
+  }
+  Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(ip.value);
+  if (socket.fd() < 0 ||
+      connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return make_error(Code::Unavailable,
+                      "cannot send to " + ip.text() + ": " + std::strerror(errno));
+  }
+  return std::unique_ptr<GuestProbe>(std::make_unique<UdpProbe>(std::move(socket), period, clock));
+}
+
+}  // namespace mare::guestlink

@@ -1,0 +1,28 @@
+// What a series of echoes says: the longest silence and how much of its clock the guest lost. Pure.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "hypervisor/guest_port.h"
+
+namespace mare::guestlink {
+
+/// One echo; our monotonic clock, the guest's own (nanoseconds since their own origins).
+struct Sample {
+  MonotonicTime sent{0};
+  MonotonicTime received{0};
+  std::chrono::nanoseconds guest{0};
+  WallTime received_wall{0};
+};
+
+/// Samples in the order of their arrival.
+///
+/// Silence: the longest time between two arrivals. Clock lost: our elapsed time minus the guest's
+/// between two samples, one near each end. A sample's two clocks were read at about the middle of
+/// its round trip, so each end uses the sample with the least round trip among its 20: the error is
+/// half of that trip at most (Cristian, Distributed Computing 3, 1989). Small negative results are
+/// noise and given as 0.
+ProbeReport evaluate(const std::vector<Sample>& samples, int sent, Microseconds period);
+
+}  // namespace mare::guestlink
