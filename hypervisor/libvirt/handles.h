@@ -1,0 +1,58 @@
+// Owners of libvirt's objects, and its last error as ours. Internal to this room.
+#pragma once
+
+#include <libvirt/libvirt.h>
+#include <libvirt/virterror.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "orchestrator/core/result.h"
+
+namespace mare::libvirt {
+
+struct DomainFree {
+  void operator()(virDomainPtr domain) const noexcept { virDomainFree(domain); }
+};
+using DomainHandle = std::unique_ptr<virDomain, DomainFree>;
+
+struct ConnectClose {
+  void operator()(virConnectPtr connection) const noexcept { virConnectClose(connection); }
+};
+using ConnectHandle = std::shared_ptr<virConnect>;
+
+/// The thread's last libvirt error: read at once, on the thread that made the call.
+Error last_error(std::string_view what);
+int last_error_code();
+
+/// Named values of a job's statistics.
+class JobStats {
+ public:
+  JobStats() = default;
+  ~JobStats() { virTypedParamsFree(params_, count_); }
+  JobStats(const JobStats&) = delete;
+  JobStats& operator=(const JobStats&) = delete;
+
+  /// False on a libvirt error, see last_error().
+  bool read(virDomainPtr domain, unsigned flags) {
+    return virDomainGetJobStats(domain, &type_, &params_, &count_, flags) == 0;
+  }
+  int type() const { return type_; }
+  unsigned long long natural(const char* name) const {
+    unsigned long long value = 0;
+    return virTypedParamsGetULLong(params_, count_, name, &value) == 1 ? value : 0;
+  }
+  bool has(const char* name) const { return virTypedParamsGet(params_, count_, name) != nullptr; }
+  int operation() const {
+    int value = 0;
+    return virTypedParamsGetInt(params_, count_, VIR_DOMAIN_JOB_OPERATION, &value) == 1 ? value : 0;
+  }
+
+ private:
+  int type_ = VIR_DOMAIN_JOB_NONE;
+  virTypedParameterPtr params_ = nullptr;
+  int count_ = 0;
+};
+
+}  // namespace mare::libvirt

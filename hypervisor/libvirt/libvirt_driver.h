@@ -1,0 +1,30 @@
+// The driver port on libvirt with QEMU (KVM where the CPU has it, TCG where not). No libvirt type
+// leaves it.
+//
+// What survives a restart of the agent: VMs, and migrations under way, which libvirtd carries on
+// with; both are found again by asking. What does not: the rounds seen so far, and times of
+// arrivals.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "hypervisor/driver.h"
+#include "orchestrator/core/log.h"
+
+namespace mare::libvirt {
+
+struct LibvirtOptions {
+  std::string host_name;
+  std::string uri = "qemu:///system";
+  std::string bridge = "br0";
+  std::string migration_address;  // other hosts reach libvirtd and QEMU here
+  Bytes memory;                   // for VMs in all, their overhead included
+  std::string state_dir;          // consoles: STATE/console/VM.log
+};
+
+/// Unavailable when libvirtd does not answer. The announcer must outlive the driver.
+Result<std::unique_ptr<Driver>> make_driver(const LibvirtOptions& options, Announcer& announcer,
+                                            Clock& clock, Log& log);
+
+}  // namespace mare::libvirt
