@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "hypervisor/sim/sim_guests.h"
 #include "hypervisor/sim/world.h"
 
 namespace mare::sim {
@@ -45,14 +46,25 @@ std::vector<Ipv4Address> hosts_of(const GuestRun& program) {
   return found;
 }
 
+/// What a program has written after `done_s` seconds of its work.
+std::string lines(double work_s, double done_s) {
+  const int total = static_cast<int>(std::floor(work_s / kLineEvery_s));
+  const int written = std::min(total, static_cast<int>(std::floor(done_s / kLineEvery_s)));
+  std::string text;
+  for (int i = 1; i <= written; ++i) {
+    text += "iteration " + std::to_string(i) + " of " + std::to_string(total) + "\n";
+  }
+  return text;
+}
+
 /// A value that depends on the job alone, so that a test can tell the right answer from another.
-std::string checksum(const std::string& job) {
+std::string last_line(const JobId& job) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : job) {
+  for (const char c : job.value) {
     hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  char text[32];
+  std::snprintf(text, sizeof text, "checksum %016llx\n", static_cast<unsigned long long>(hash));
   return text;
 }
 
@@ -136,18 +148,17 @@ void World::guest_ended(const std::shared_ptr<Guest>& guest) {
 
 std::string World::output_of(const Run& run) const {
   const double done_s = std::min(run.progress.at(now), run.work_s);
-  const int total = static_cast<int>(std::floor(run.work_s / kLineEvery_s));
-  const int written = std::min(total, static_cast<int>(std::floor(done_s / kLineEvery_s)));
-  std::string text;
-  for (int i = 1; i <= written; ++i) {
-    text += "iteration " + std::to_string(i) + " of " + std::to_string(total) + "\n";
-  }
+  std::string text = lines(run.work_s, done_s);
   if (!run.complaint.empty()) {
     text += run.complaint + "\n";
   } else if (run.exit_code && !run.lost) {
-    text += "checksum " + checksum(run.program.id.value) + "\n";
+    text += last_line(run.program.id);
   }
   return text;
+}
+
+std::string complete_output(const JobId& job, double work_s) {
+  return lines(work_s, work_s) + last_line(job);
 }
 
 }  // namespace mare::sim

@@ -1,5 +1,6 @@
 #include "hypervisor/sim/sim_cluster.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "hypervisor/sim/world.h"
@@ -262,9 +263,12 @@ std::vector<Violation> SimCluster::violations() const {
   return lock()->violations;
 }
 
-std::vector<Ending> SimCluster::endings() const {
+std::vector<Ending> SimCluster::endings(std::size_t skip) const {
   auto world = lock();
-  return {world->endings.begin(), world->endings.end()};
+  const std::size_t forgotten = world->endings_ever - world->endings.size();
+  const std::size_t first =
+      std::min(skip > forgotten ? skip - forgotten : 0, world->endings.size());
+  return {world->endings.begin() + static_cast<std::ptrdiff_t>(first), world->endings.end()};
 }
 
 std::vector<Violation> SimCluster::check_invariants() const {

@@ -11,6 +11,9 @@
 
 namespace mare::sim {
 
+/// All that a program of that job writes when it does its work to the end.
+std::string complete_output(const JobId& job, double work_s);
+
 class SimGuests final : public GuestPort {
  public:
   /// The cluster must outlive this and its probes.

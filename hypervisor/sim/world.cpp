@@ -171,6 +171,7 @@ void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool
   }
   guest->gone = true;
   endings.push_back({now, guest->spec.key(), host, cause});
+  ++endings_ever;
   if (endings.size() > kEndingsKept) endings.pop_front();
   guest_ended(guest);
 }

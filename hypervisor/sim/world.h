@@ -165,6 +165,7 @@ class World {
   std::map<std::uint64_t, Move> moves;
   std::vector<Violation> violations;
   std::deque<Ending> endings;
+  std::size_t endings_ever = 0;
 
   // Time (world.cpp).
   /// Plays everything up to the clock's present.
