@@ -103,7 +103,7 @@ static cell degrees(const struct options* options, int value) {
   if (options->doubles) {
     result.real = value;
   } else {
-    result.fixed = (int64_t)value << kFractionBits;
+    result.fixed = value * (INT64_C(1) << kFractionBits);
   }
   return result;
 }
