@@ -1,5 +1,6 @@
 #include "orchestrator/guestlink/guestlink.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -14,7 +15,7 @@ namespace {
 struct Peer {
   std::mutex mutex;  // held for a whole call
   std::unique_ptr<Connection> connection;
-  MonotonicTime used{0};
+  MonotonicTime used{0};  // under GuestLink::mutex_
 };
 
 Bytes kib(const Answer& answer, const std::string& key) {
@@ -129,9 +130,12 @@ class GuestLink final : public GuestPort {
     const auto peer = peer_of(guest.ip);
     const std::lock_guard lock(peer->mutex);
     const bool kept = peer->connection != nullptr;
+    const MonotonicTime begun = clock_.now();
     auto reply = once(*peer, guest.ip, *line);
-    // A kept connection may have died with the guest's last boot: that is worth one more.
-    const bool again = !reply && kept && reply.error().code == Code::Unavailable;
+    // A kept connection may have died with the guest's last boot: that is worth one more. One that
+    // took its full time is not: the guest is silent, and the caller has waited enough.
+    const bool again = !reply && kept && reply.error().code == Code::Unavailable &&
+                       clock_.now() - begun < options_.call_timeout;
     return again ? once(*peer, guest.ip, *line) : reply;
   }
 
@@ -150,16 +154,19 @@ class GuestLink final : public GuestPort {
 
   std::shared_ptr<Peer> peer_of(Ipv4Address ip) {
     const std::lock_guard lock(mutex_);
+    const MonotonicTime now = clock_.now();
     auto& peer = peers_[ip];
     if (!peer) peer = std::make_shared<Peer>();
-    peer->used = clock_.now();
+    peer->used = now;
     const auto found = peer;
+    // A call that uses one of these holds its own reference.
+    std::erase_if(peers_, [&](const auto& entry) {
+      return now - entry.second->used > options_.idle_timeout;
+    });
     if (peers_.size() > options_.kept_connections) {
-      auto oldest = peers_.begin();
-      for (auto it = peers_.begin(); it != peers_.end(); ++it) {
-        if (it->second->used < oldest->second->used) oldest = it;
-      }
-      peers_.erase(oldest);  // a call that uses it holds its own reference
+      peers_.erase(std::min_element(peers_.begin(), peers_.end(), [](const auto& a, const auto& b) {
+        return a.second->used < b.second->used;
+      }));
     }
     return found;
   }

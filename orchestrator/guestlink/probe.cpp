@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -23,6 +24,8 @@ namespace {
 // samples.
 constexpr std::size_t kMostSamples = 120'000;
 constexpr std::size_t kMostUnanswered = 20'000;
+// How long report(true) may have to wait for the thread, whatever the period.
+constexpr MonotonicTime kLongestWait = Milliseconds{20};
 
 std::uint64_t read_be64(const unsigned char* bytes) {
   std::uint64_t value = 0;
@@ -58,8 +61,8 @@ class UdpProbe final : public GuestProbe {
         // After a long stop of this process, go on from here: a burst would measure nothing.
         if (next < clock_.now()) next = clock_.now() + period_;
       }
-      const auto left = std::chrono::duration_cast<Microseconds>(next - clock_.now());
-      timespec wait{0, std::max<long>(0, static_cast<long>(left.count()) * 1000)};
+      const MonotonicTime left = std::clamp(next - clock_.now(), MonotonicTime{0}, kLongestWait);
+      const timespec wait{0, static_cast<long>(left.count())};
       pollfd watched{socket_.fd(), POLLIN, 0};
       if (ppoll(&watched, 1, &wait, nullptr) > 0) receive_all();
     }
