@@ -106,8 +106,8 @@ Result<bool> forget_learned(const std::string& bridge, const MacAddress& mac) {
   get.add(NDA_MASTER, {index_bytes, sizeof index});
   auto found = ask(socket, get);
   if (!found) return found.error();
-  // EINVAL: not a bridge. ENOENT: the bridge has never heard of the MAC.
-  if (found->error == EINVAL || found->error == ENOENT) return false;
+  // EINVAL, EOPNOTSUPP: not a bridge. ENOENT: the bridge has never heard of the MAC.
+  if (found->error == EINVAL || found->error == EOPNOTSUPP || found->error == ENOENT) return false;
   if (found->error != 0) {
     return make_error(Code::Internal, "forwarding table of " + bridge + " for " + mac.text() +
                                           ": " + std::strerror(found->error));
