@@ -1,0 +1,117 @@
+#include <cstdio>
+
+#include "rest/wire/bodies.h"
+#include "ui/cli/app.h"
+#include "ui/cli/human.h"
+#include "ui/cli/terminal.h"
+#include "ui/cli/views.h"
+#include "ui/cli/waiting.h"
+
+namespace mare::cli {
+namespace {
+
+struct MigrateOptions {
+  std::string vm;
+  std::string destination;
+  std::string bandwidth;
+  std::string downtime;
+  std::string timeout;
+};
+
+int migrate(Session& session, const MigrateOptions& options) {
+  wire::MigrationBody body;
+  if (!options.destination.empty()) body.destination = HostId{options.destination};
+  if (!options.bandwidth.empty()) body.bandwidth_limit = *parse_rate(options.bandwidth);
+  if (!options.downtime.empty()) body.downtime_limit = duration_of(options.downtime);
+  if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
+  auto operation = session.post(api({"vms", options.vm, "migrations"}), wire::to_json(body));
+  if (!operation) return session.fail(operation.error());
+  Follow follow;
+  follow.look = look_at_migration;
+  follow.on_success = [](Session& s, const Json& done) {
+    auto migration = s.get(api({"migrations", text(done, "id")}));
+    if (!migration) return;
+    std::printf("%s: %s\n", text(done, "id").c_str(), migration_summary(*migration).c_str());
+  };
+  return finish(session, *operation, follow);
+}
+
+int list_migrations(Session& session, const std::string& vm) {
+  auto migrations = session.list(api({"migrations"}), query({{"vm", vm}}));
+  if (!migrations) return session.fail(migrations.error());
+  session.print_list(*migrations, migration_columns(session.clock().wall_now()));
+  return kOk;
+}
+
+int show_migration(Session& session, const std::string& id) {
+  auto migration = session.get(api({"migrations", id}));
+  if (!migration) return session.fail(migration.error());
+  session.print_object(*migration, migration_columns(session.clock().wall_now()));
+  const Json& rounds = member(*migration, "rounds");
+  if (session.wants(Output::JsonText) || session.wants(Output::Name) || rounds.empty()) return kOk;
+  std::printf("\n%s", list_text(round_columns(), rounds, false, wants_colour(1)).c_str());
+  return kOk;
+}
+
+int cancel_migration(Session& session, const std::string& id) {
+  auto operation = session.post(api({"migrations", id}) + ":cancel");
+  if (!operation) return session.fail(operation.error());
+  session.say("asked " + id + " to stop; the VM stays at its source");
+  if (session.wants(Output::JsonText)) session.print_json(*operation);
+  return kOk;
+}
+
+}  // namespace
+
+void add_migration_commands(CLI::App& app, Action& action) {
+  auto options = std::make_shared<MigrateOptions>();
+  CLI::App* move =
+      app.add_subcommand("migrate", "Move a running VM to another host")->group("Work");
+  move->add_option("vm", options->vm, "Which")->required()->type_name("VM");
+  move->add_option("--to", options->destination, "Where to; else Maré chooses")->type_name("HOST");
+  move->add_option("--bandwidth", options->bandwidth, "Send at most so fast: 50MB/s, 1gbit")
+      ->check(checked(parse_rate))
+      ->type_name("RATE");
+  move->add_option("--max-downtime", options->downtime,
+                   "Switch when the rest can be sent in this time: 300ms")
+      ->check(check_duration)
+      ->type_name("TIME");
+  move->add_option("--timeout", options->timeout,
+                   "mared cancels it then, and the VM stays where it was (default 10m)")
+      ->check(check_duration)
+      ->type_name("TIME");
+  move->footer(
+      "Examples:\n  mare migrate demo-1 --to h3\n"
+      "  mare migrate demo-1 --to h3 --bandwidth 50MB/s --max-downtime 300ms\n"
+      "Ctrl-C ends the waiting only; 'mare migration cancel ID' ends the migration.");
+  move->callback([&action, options] {
+    action = [options](Session& session) { return migrate(session, *options); };
+  });
+
+  CLI::App* migration =
+      app.add_subcommand("migration", "Migrations, running and past")->group("Work");
+  migration->require_subcommand(1);
+  migration->footer("Examples:\n  mare migration list --vm demo-1\n  mare migration show op-7");
+  auto vm = std::make_shared<std::string>();
+  CLI::App* list = migration->add_subcommand("list", "Newest first");
+  list->add_option("--vm", *vm, "Of this VM")->type_name("VM");
+  list->footer("Example: mare migration list -o wide");
+  list->callback(
+      [&action, vm] { action = [vm](Session& session) { return list_migrations(session, *vm); }; });
+
+  auto id = std::make_shared<std::string>();
+  CLI::App* show = migration->add_subcommand("show", "One, with its rounds");
+  show->add_option("migration", *id, "Its id")->required()->type_name("ID");
+  show->footer("Example: mare migration show op-7");
+  show->callback(
+      [&action, id] { action = [id](Session& session) { return show_migration(session, *id); }; });
+
+  CLI::App* cancel = migration->add_subcommand("cancel", "Stop one that has not switched yet");
+  cancel->add_option("migration", *id, "Its id")->required()->type_name("ID");
+  cancel->footer("Example: mare migration cancel op-7");
+  cancel->callback([&action, id] {
+    action = [id](Session& session) { return cancel_migration(session, *id); };
+  });
+}
+
+}  // namespace mare::cli

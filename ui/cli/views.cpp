@@ -1,0 +1,242 @@
+#include "ui/cli/views.h"
+
+#include "rest/wire/time.h"
+#include "ui/cli/human.h"
+
+namespace mare::cli {
+namespace {
+
+using Value = std::function<std::string(const Json&)>;
+
+Value plain(const char* name) {
+  return [name](const Json& o) { return text(o, name); };
+}
+Value list(const char* name) {
+  return [name](const Json& o) { return joined(o, name); };
+}
+Value mib(const char* name) {
+  return [name](const Json& o) {
+    const auto value = number(o, name);
+    return value ? human_bytes(*value * 1048576) : std::string{};
+  };
+}
+Value bytes(const char* name) {
+  return [name](const Json& o) {
+    const auto value = number(o, name);
+    return value && *value > 0 ? human_bytes(*value) : std::string{};
+  };
+}
+Value ms(const char* name) {
+  return [name](const Json& o) {
+    const auto value = number(o, name);
+    return value ? human_ms(*value) : std::string{};
+  };
+}
+Value moment(const char* name) {
+  return [name](const Json& o) { return short_time(text(o, name)); };
+}
+WallTime time_of(const Json& o, const char* name) {
+  return wire::parse_rfc3339(text(o, name)).value_or(WallTime{0});
+}
+Value age(const char* name, WallTime now) {
+  return [name, now](const Json& o) { return human_age(time_of(o, name), now); };
+}
+/// From start to end, or until now.
+Value lasted(WallTime now) {
+  return [now](const Json& o) {
+    const WallTime started = time_of(o, "started");
+    if (started.count() == 0) return std::string{};
+    const WallTime ended = time_of(o, "ended");
+    const WallTime end = ended.count() == 0 ? now : ended;
+    return human_ms(static_cast<double>((end - started).count()) / 1000);
+  };
+}
+std::string downtime(const Json& migration, const char* name) {
+  const auto value = number(member(migration, "downtime_ms"), name);
+  return value ? human_ms(*value) : std::string{};
+}
+std::string outcome_or_state(const Json& o) {
+  const std::string outcome = text(o, "outcome");
+  return outcome.empty() || outcome == "pending" ? text(o, "state") : outcome;
+}
+std::string percent(const Json& o) {
+  const auto value = number(o, "progress");
+  return value ? std::to_string(static_cast<int>(*value * 100)) + "%" : std::string{};
+}
+
+}  // namespace
+
+Columns host_columns(WallTime now) {
+  return {
+      {"ID", plain("id")},
+      {"HEALTH", plain("health"), Shown::Always, false, true},
+      {"ADMIN", plain("admin"), Shown::Always, false, true},
+      {"VMS", plain("vms"), Shown::Always, true},
+      {"ALLOCATED", mib("memory_allocated_mib"), Shown::Always, true},
+      {"MEMORY", mib("memory_mib"), Shown::Always, true},
+      {"CPUS", plain("cpus"), Shown::Always, true},
+      {"LIVE", [](const Json& o) { return std::string(flag(o, "live_migration") ? "yes" : "no"); }},
+      {"ADDRESS", plain("address"), Shown::Wide},
+      {"HYPERVISOR", plain("hypervisor"), Shown::Wide},
+      {"OVERHEAD", mib("vm_overhead_mib"), Shown::Alone},
+      {"SEEN", age("last_seen", now), Shown::Wide},
+      {"ADDED", moment("added"), Shown::Alone},
+      {"REASON", plain("health_reason"), Shown::Wide}};
+}
+
+Columns pool_columns(WallTime now) {
+  return {{"ID", plain("id")},
+          {"SIZE", plain("size"), Shown::Always, true},
+          {"MEMORY", mib("memory_mib"), Shown::Always, true},
+          {"VCPUS", plain("vcpus"), Shown::Always, true},
+          {"IMAGE", plain("image")},
+          {"VERSION", plain("image_version"), Shown::Wide},
+          {"HOSTS",
+           [](const Json& o) {
+             const std::string hosts = joined(o, "hosts");
+             return hosts.empty() ? std::string("all") : hosts;
+           }},
+          {"CREATED", moment("created"), Shown::Alone},
+          {"AGE", age("created", now)}};
+}
+
+Columns vm_columns(WallTime now) {
+  return {{"ID", plain("id")},
+          {"STATE", plain("state"), Shown::Always, false, true},
+          {"HOST", plain("host")},
+          {"IP", plain("ip")},
+          {"MEMORY", mib("memory_mib"), Shown::Always, true},
+          {"VCPUS", plain("vcpus"), Shown::Wide, true},
+          {"POOL", plain("pool")},
+          {"MAC", plain("mac"), Shown::Wide},
+          {"UUID", plain("uuid"), Shown::Wide},
+          {"STARTED", moment("started"), Shown::Alone},
+          {"UP", age("started", now)},
+          {"REASON", plain("reason"), Shown::Wide}};
+}
+
+Columns job_columns(WallTime now) {
+  return {
+      {"ID", plain("id")},
+      {"NAME", plain("name")},
+      {"STATE", plain("state"), Shown::Always, false, true},
+      {"EXIT", plain("exit_code"), Shown::Always, true},
+      {"RANKS", plain("ranks"), Shown::Always, true},
+      {"POOL", plain("pool")},
+      {"TIME", lasted(now), Shown::Always, true},
+      {"VMS", list("vms"), Shown::Wide},
+      {"COMMAND", [](const Json& o) { return joined(o, "command", " "); }, Shown::Wide},
+      {"ENVIRONMENT", [](const Json& o) { return joined(o, "environment", " "); }, Shown::Alone},
+      {"OUTPUT", bytes("output_bytes"), Shown::Alone},
+      {"CREATED", moment("created"), Shown::Alone},
+      {"STARTED", moment("started"), Shown::Alone},
+      {"ENDED", moment("ended"), Shown::Alone},
+      {"REASON", plain("reason"), Shown::Wide}};
+}
+
+Columns operation_columns(WallTime now) {
+  return {{"ID", plain("id")},
+          {"KIND", plain("kind")},
+          {"TARGET", plain("target")},
+          {"STATE", plain("state")},
+          {"OUTCOME", plain("outcome"), Shown::Always, false, true},
+          {"PROGRESS", percent, Shown::Wide, true},
+          {"TIME", lasted(now), Shown::Always, true},
+          {"AGE", age("created", now)},
+          {"PARENT", plain("parent"), Shown::Wide},
+          {"ATTEMPT", plain("attempt"), Shown::Wide, true},
+          {"CREATED", moment("created"), Shown::Alone},
+          {"ENDED", moment("ended"), Shown::Alone},
+          {"REQUEST", plain("request"), Shown::Alone},
+          {"ERROR", plain("error_code"), Shown::Wide},
+          {"REASON", plain("reason"), Shown::Wide}};
+}
+
+Columns migration_columns(WallTime now) {
+  const auto of = [](const char* name) {
+    return [name](const Json& o) { return downtime(o, name); };
+  };
+  return {{"ID", plain("id")},
+          {"VM", plain("vm")},
+          {"FROM", plain("source")},
+          {"TO", plain("destination")},
+          {"STATE", outcome_or_state, Shown::Always, false, true},
+          {"ROUNDS",
+           [](const Json& o) {
+             const Json& rounds = member(o, "rounds");
+             return rounds.empty() ? std::string{} : std::to_string(rounds.size());
+           },
+           Shown::Always, true},
+          {"SENT", bytes("transferred_bytes"), Shown::Always, true},
+          {"TOTAL", ms("total_time_ms"), Shown::Always, true},
+          {"DOWNTIME", of("hypervisor"), Shown::Always, true},
+          {"GUEST", of("guest"), Shown::Wide, true},
+          {"PEERS", of("peers"), Shown::Wide, true},
+          {"ARP", ms("announce_delay_ms"), Shown::Wide, true},
+          {"AGE", age("created", now)},
+          {"LIMIT",
+           [](const Json& o) {
+             const auto limit = number(o, "bandwidth_limit_bytes_per_s");
+             return limit ? human_rate(*limit) : std::string{};
+           },
+           Shown::Alone},
+          {"MEMORY", bytes("memory_total_bytes"), Shown::Alone},
+          {"FRAMES", plain("announcements"), Shown::Alone},
+          {"JOBS", list("jobs"), Shown::Wide},
+          {"CREATED", moment("created"), Shown::Alone},
+          {"SWITCHED", moment("switched"), Shown::Alone},
+          {"ENDED", moment("ended"), Shown::Alone},
+          {"REASON", plain("reason"), Shown::Wide}};
+}
+
+Columns event_columns() {
+  return {{"SEQ", plain("seq"), Shown::Wide, true},
+          {"TIME", moment("at")},
+          {"TYPE", plain("type")},
+          {"SUBJECT", plain("subject")},
+          {"DATA", plain("data")}};
+}
+
+Columns round_columns() {
+  return {{"ROUND", plain("index"), Shown::Always, true},
+          {"STARTED", ms("started_ms"), Shown::Always, true},
+          {"DURATION", ms("duration_ms"), Shown::Always, true},
+          {"SENT", bytes("sent_bytes"), Shown::Always, true},
+          {"DIRTY RATE",
+           [](const Json& o) {
+             const auto rate = number(o, "dirty_bytes_per_s");
+             return rate && *rate > 0 ? human_rate(*rate) : std::string{};
+           },
+           Shown::Always, true},
+          {"REMAINING", bytes("remaining_bytes"), Shown::Always, true}};
+}
+
+Columns history_columns() {
+  return {{"TIME", plain("at")},
+          {"FROM", plain("from")},
+          {"EVENT", plain("event")},
+          {"TO", plain("to"), Shown::Always, false, true},
+          {"DETAIL", plain("detail")}};
+}
+
+std::string migration_summary(const Json& migration) {
+  std::string out = text(migration, "vm") + " moved from " + text(migration, "source") + " to " +
+                    text(migration, "destination");
+  if (const auto total = number(migration, "total_time_ms")) out += " in " + human_ms(*total);
+  out += ": " + std::to_string(member(migration, "rounds").size()) + " rounds, " +
+         human_bytes(number(migration, "transferred_bytes").value_or(0)) + " sent";
+  const std::string hypervisor = downtime(migration, "hypervisor");
+  const std::string guest = downtime(migration, "guest");
+  const std::string peers = downtime(migration, "peers");
+  if (!hypervisor.empty()) out += ", downtime " + hypervisor;
+  if (!guest.empty() || !peers.empty()) {
+    out += " (guest " + (guest.empty() ? "unknown" : guest) + ", peers " +
+           (peers.empty() ? "unknown" : peers) + ")";
+  }
+  if (const auto delay = number(migration, "announce_delay_ms")) {
+    out += ", announced " + human_ms(*delay) + " after its resume";
+  }
+  return out;
+}
+
+}  // namespace mare::cli
