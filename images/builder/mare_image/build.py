@@ -119,7 +119,8 @@ def _publish(request: Request, base_: base.Base, kernel_: kernel.Kernel, progres
     except BaseException:
         remove_tree(partial)
         raise
-    os.sync()
+    # Not synced: on a busy disk that takes a minute, and an image can be built again. After a power cut in
+    # the minute after a build, `build --force` makes a new one.
     partial.rename(parent / version)
     sync_directory(parent)
     layout.set_current(request.images, request.name, version)
