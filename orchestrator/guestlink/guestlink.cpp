@@ -158,7 +158,7 @@ class GuestLink final : public GuestPort {
     auto& peer = peers_[ip];
     if (!peer) peer = std::make_shared<Peer>();
     peer->used = now;
-    const auto found = peer;
+    auto found = peer;
     // A call that uses one of these holds its own reference.
     std::erase_if(peers_, [&](const auto& entry) {
       return now - entry.second->used > options_.idle_timeout;
