@@ -106,6 +106,10 @@ List prepare(const Exchange& exchange, Receiver& receiver, char* error_text) {
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &receiver);
   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &receiver);
+  // A follower of a quiet job must notice that mared's machine has gone.
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 20L);
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 10L);
   // A site's web proxy knows nothing of this machine's loopback.
   if (is_loopback(exchange.url)) curl_easy_setopt(easy, CURLOPT_PROXY, "");
   if (exchange.body) {

@@ -27,17 +27,17 @@ constexpr const char* kFooter =
     "  program's own code, 128+signal when it was killed.\n"
     "More: mare NOUN --help, mare NOUN VERB --help, docs/cli.md.";
 
+const std::map<std::string, Output> kOutputs{{"table", Output::Table},
+                                             {"wide", Output::Wide},
+                                             {"json", Output::JsonText},
+                                             {"name", Output::Name}};
+
 struct Written {  // as on the line, before it is understood
   std::string timeout;
-  bool wait = true;
-  CLI::Option* wait_option = nullptr;
+  std::string output;
 };
 
 void add_globals(CLI::App& app, Globals& globals, Written& written) {
-  static const std::map<std::string, Output> kOutputs{{"table", Output::Table},
-                                                      {"wide", Output::Wide},
-                                                      {"json", Output::JsonText},
-                                                      {"name", Output::Name}};
   const char* group = "Options of all commands";
   app.add_option("--url", globals.url, "mared's address (MARE_URL)")
       ->type_name("URL")
@@ -45,13 +45,20 @@ void add_globals(CLI::App& app, Globals& globals, Written& written) {
   app.add_option("--token-file", globals.token_file, "File with the API token (MARE_TOKEN_FILE)")
       ->type_name("FILE")
       ->group(group);
-  app.add_option("-o,--output", globals.output, "table, wide, json or name")
-      ->transform(CLI::CheckedTransformer(kOutputs).description(""))
+  app.add_option("-o,--output", written.output, "table, wide, json or name")
+      ->check([](const std::string& form) {
+        return kOutputs.contains(form) ? std::string{}
+                                       : "'" + form + "' is none of table, wide, json, name";
+      })
       ->type_name("FORM")
       ->group(group);
-  written.wait_option =
-      app.add_flag("--wait,!--no-wait", written.wait, "Wait until it is done, or do not")
-          ->group(group);
+  app.add_flag_callback(
+         "--wait", [&globals] { globals.wait = true; }, "Wait until it is done, with progress")
+      ->group(group);
+  app.add_flag_callback(
+         "--no-wait", [&globals] { globals.wait = false; },
+         "Only start it, and print its operation")
+      ->group(group);
   app.add_option("--timeout", written.timeout, "Wait at most so long (30s, 5m), then exit 124")
       ->check(check_duration)
       ->type_name("TIME")
@@ -92,7 +99,21 @@ std::string unknown_word_hint(const CLI::App& app, int argc, char** argv) {
     return "'" + where + "' knows no '" + word + "'" +
            (meant.empty() ? "; it knows: " + known : "; did you mean '" + meant + "'?");
   }
-  return {};
+  std::string known;
+  for (const CLI::App* sub : at->get_subcommands({})) {
+    known += (known.empty() ? "" : ", ") + sub->get_name();
+  }
+  return known.empty() ? known : "what of it? '" + at->get_name() + "' knows: " + known;
+}
+
+/// Options that go anywhere are shown once, by `mare --help`; every other help points there.
+void point_to_globals(CLI::App& app) {
+  for (CLI::App* sub : app.get_subcommands({})) {
+    if (!sub->get_fallthrough()) continue;
+    sub->footer(sub->get_footer() +
+                "\nOptions of all commands (-o, --wait, --timeout, --url...): mare --help");
+    point_to_globals(*sub);
+  }
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -158,7 +179,7 @@ int run(int argc, char** argv) {
   const int own = own_part(argc, argv);
   const Trailing trailing(argv + std::min(own + 1, argc), argv + argc);
 
-  CLI::App app{"mare: runs MPI jobs in pools of VMs, and moves the VMs while they run."};
+  CLI::App app{"mare: runs MPI jobs in pools of VMs, and moves the VMs while they run.", "mare"};
   app.footer(kFooter);
   app.require_subcommand(1);
   app.fallthrough();
@@ -175,6 +196,7 @@ int run(int argc, char** argv) {
   add_operation_commands(app, action);
   add_event_commands(app, action);
   add_program_commands(app, action);
+  point_to_globals(app);
   try {
     app.parse(own, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports by exceptions, help included
@@ -185,7 +207,7 @@ int run(int argc, char** argv) {
     }
     return usage_error(app, error, own, argv);
   }
-  if (written.wait_option->count() > 0) globals.wait = written.wait;
+  if (!written.output.empty()) globals.output = kOutputs.at(written.output);
   if (!written.timeout.empty()) globals.timeout = duration_of(written.timeout);
 
   SystemClock clock;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -25,6 +26,27 @@ std::string directory_of(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
+bool is_of_build_tree(const std::string& self) {
+  return self.rfind(std::string(MARE_BUILD_DIR) + "/", 0) == 0;
+}
+
+/// The lab and the image of a build tree's `mare` are made of that tree's programs.
+std::vector<std::string> with_build_tree(const std::string& program, const std::string& self,
+                                         std::vector<std::string> words) {
+  if (!is_of_build_tree(self) || words.empty()) return words;
+  const bool lab = program == "mare-lab" && words.front() == "up";
+  const bool image = program == "mare-image" && words.front() == "build";
+  const std::string option = lab ? "--bin" : "--guest-bin";
+  const bool given = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return word == option || word.rfind(option + "=", 0) == 0;
+  });
+  if ((!lab && !image) || given) return words;
+  const std::string stage = std::string(MARE_BUILD_DIR) + "/guest-stage";
+  if (image && access(stage.c_str(), F_OK) != 0) return words;
+  words.insert(words.begin() + 1, {option, lab ? std::string(MARE_BUILD_DIR) : stage});
+  return words;
+}
+
 /// Replaces this process: the program has the terminal, the signals and the exit code to itself.
 int run_program(const Session& session, const std::string& program,
                 const std::vector<std::string>& arguments) {
@@ -34,11 +56,9 @@ int run_program(const Session& session, const std::string& program,
   std::vector<char*> argv;
   std::string name = *path;
   argv.push_back(name.data());
-  std::vector<std::string> words = arguments;
+  std::vector<std::string> words = with_build_tree(program, self, arguments);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  // So that the lab starts the mared that belongs to this binary.
-  setenv("MARE_CLI", self.c_str(), 1);
   execv(path->c_str(), argv.data());
   return session.fail(make_error(Code::Internal, "can't run " + *path + ": " + std::strerror(errno),
                                  "it needs /usr/bin/python3 (apt-get install python3)"));
@@ -64,12 +84,11 @@ int print_version(Session& session) {
 
 std::vector<std::string> places_of(const std::string& program, const std::string& self) {
   const std::string own = directory_of(self);
-  std::vector<std::string> places{own + "/../libexec/mare/" + program,
+  std::vector<std::string> places{own + "/" + program, own + "/../libexec/mare/" + program,
                                   std::string(MARE_LIBEXEC_DIR) + "/" + program};
   // Only the binary of a build tree may use that tree's sources: an installed one must not run
   // files from wherever it was built.
-  const std::string build = std::string(MARE_BUILD_DIR) + "/";
-  if (self.rfind(build, 0) == 0) {
+  if (is_of_build_tree(self)) {
     const std::string room = program == "mare-image" ? "/images/builder/" : "/hypervisor/lab/";
     places.insert(places.begin(), MARE_SOURCE_DIR + room + program);
   }

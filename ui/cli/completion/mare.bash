@@ -1,0 +1,69 @@
+# Bash completion of mare. Names of hosts, pools, VMs, jobs and operations come from mared; when it
+# does not answer there are just none.
+
+_mare_names() {
+  timeout 2 mare -q -o name "$1" list 2>/dev/null
+}
+
+_mare() {
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
+  local noun="" verb="" word i skip=""
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    word=${COMP_WORDS[i]}
+    [[ $word == -- ]] && { compopt -o default; return; }
+    if [[ -n $skip ]]; then skip=""; continue; fi
+    case $word in
+      --url|--token-file|-o|--output|--timeout) skip=yes ;;
+      -*) ;;
+      *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi ;;
+    esac
+  done
+
+  case $previous in
+    --token-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    -o|--output) COMPREPLY=($(compgen -W "table wide json name" -- "$current")); return ;;
+    --to|--host|--hosts) COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
+    --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
+    --topics)
+      COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
+    --url|--timeout|--bandwidth|--max-downtime|--name|--address|-n|-m|--memory|-e|--env) return ;;
+  esac
+
+  local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
+  case $noun:$verb in
+    :) words="host pool vm job migrate migration operation events lab image version" ;;
+    host:) words="list show add remove drain activate" ;;
+    pool:) words="list show create delete" ;;
+    vm:) words="list show start stop" ;;
+    job:) words="submit list show cancel output wait" ;;
+    migration:) words="list show cancel" ;;
+    operation:) words="list show cancel wait" ;;
+    lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
+    image:) words="build list show delete" ;;
+    host:add) words="--address" ;;
+    host:show|host:remove|host:drain|host:activate) words=$(_mare_names host) ;;
+    pool:create) words="--size --memory --vcpus --image --hosts" ;;
+    pool:show) words=$(_mare_names pool) ;;
+    pool:delete) words="$(_mare_names pool) --force" ;;
+    vm:list) words="--pool --host" ;;
+    vm:show) words=$(_mare_names vm) ;;
+    vm:start) words="$(_mare_names vm) --host" ;;
+    vm:stop) words="$(_mare_names vm) --force" ;;
+    job:submit) words="$(_mare_names pool) --ranks --name --env --follow --cancel-on-interrupt --" ;;
+    job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
+    job:output) words="$(_mare_names job) --follow --offset" ;;
+    migrate:) words="$(_mare_names vm) --to --bandwidth --max-downtime --timeout" ;;
+    migrate:*) words="--to --bandwidth --max-downtime --timeout" ;;
+    migration:list) words="--vm" ;;
+    migration:show|migration:cancel) words=$(_mare_names migration) ;;
+    operation:list) words="--target --unfinished --limit" ;;
+    operation:show|operation:cancel|operation:wait) words=$(_mare_names operation) ;;
+    events:) words="--follow --topics --after --limit" ;;
+  esac
+  case $noun in lab|image) globals="--help" ;; esac
+  [[ $current == -* ]] && words="$words $globals"
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -F _mare mare

@@ -1,0 +1,338 @@
+#!/usr/bin/python3
+"""The mare command as users run it, against a server that answers as mared does.
+
+Usage: command_test.py PATH_OF_MARE [unittest's own options]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from typing import Any
+
+from fake_mared import TOKEN, FakeMared, Handler
+
+MARE = ""
+
+
+def operation(outcome: str = "pending", **more: Any) -> dict[str, Any]:
+    state = {"pending": "planned", "succeeded": "done"}.get(outcome, "failed")
+    return {"id": "op-1", "kind": "vm.start", "target": "demo-0", "state": state, "outcome": outcome, **more}
+
+
+def in_turn(*answers: Any) -> Any:
+    """Each request gets the next answer, the last one again and again."""
+    left = list(answers)
+    return lambda h: h.reply(200, left.pop(0) if len(left) > 1 else left[0])
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.server = FakeMared()
+        self.addCleanup(self.server.close)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("MARE_")}
+        return {**clean, "MARE_URL": f"http://127.0.0.1:{self.server.port}", "MARE_TOKEN": TOKEN, **more}
+
+    def mare(self, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([MARE, *words], env=self.environment(**environment), text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, code, f"{words}\nout: {done.stdout}\nerr: {done.stderr}")
+        return done
+
+    def sent(self, method: str) -> list[tuple[str, Any]]:
+        return [(path, body) for verb, path, body, _ in self.server.requests if verb == method]
+
+
+class Lists(CommandTest):
+    def test_table_json_names_and_pages(self) -> None:
+        def page(h: Handler) -> None:
+            second = "page_token=next" in h.path
+            items = [{"id": "b", "state": "running"}] if second else [{"id": "a", "state": "failed"}]
+            h.reply(200, {"items": items, "next_page_token": None if second else "next"})
+        self.server.on("GET", "/vms", page)
+        table = self.mare("vm", "list").stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in table], ["ID", "a", "b"])
+        self.assertEqual(self.mare("vm", "list", "-o", "name").stdout, "a\nb\n")
+        self.assertEqual(self.mare("-o", "name", "vm", "list").stdout, "a\nb\n")
+        self.assertEqual(len(json.loads(self.mare("vm", "list", "-o", "json").stdout)["items"]), 2)
+
+    def test_filters_are_encoded(self) -> None:
+        self.server.on("GET", "/vms", {"items": []})
+        done = self.mare("vm", "list", "--pool", "a b&c")
+        self.assertIn("pool=a%20b%26c", self.server.requests[0][1])
+        self.assertEqual(done.stdout, "")
+
+    def test_no_colour_outside_terminals_and_with_no_color(self) -> None:
+        self.server.on("GET", "/vms", {"items": [{"id": "a", "state": "running"}]})
+        self.assertNotIn("\033", self.mare("vm", "list").stdout)
+        self.assertIn("\033[32m", self.on_terminal({"TERM": "xterm"}))
+        self.assertNotIn("\033[32m", self.on_terminal({"TERM": "xterm", "NO_COLOR": "1"}))
+
+    def on_terminal(self, environment: dict[str, str]) -> str:
+        main, end = pty.openpty()
+        subprocess.run([MARE, "vm", "list"], env=self.environment(**environment), stdout=end, timeout=60)
+        os.close(end)
+        text = os.read(main, 65536).decode()
+        os.close(main)
+        return text
+
+    def test_a_closed_pipe_ends_quietly(self) -> None:
+        self.server.on("GET", "/vms", {"items": [{"id": f"vm-{i}"} for i in range(20000)]})
+        done = subprocess.run(["sh", "-c", '"$0" vm list | head -1', MARE], env=self.environment(),
+                              text=True, capture_output=True, timeout=60)
+        self.assertEqual(done.stderr, "")
+        self.assertTrue(done.stdout.startswith("ID"))
+
+
+class Errors(CommandTest):
+    def test_each_kind_has_its_exit_code_and_words(self) -> None:
+        cases = [(400, "invalid_argument", 2), (404, "not_found", 3), (409, "already_exists", 4),
+                 (409, "conflict", 4), (409, "failed_precondition", 4), (409, "resource_exhausted", 4),
+                 (503, "unavailable", 5), (500, "internal", 1)]
+        for status, code, expected in cases:
+            self.server.on("GET", "/vms/x", lambda h, s=status, c=code: h.problem(s, c, "it hurts", "rest"))
+            done = self.mare("vm", "show", "x", code=expected)
+            self.assertIn("it hurts", done.stderr)
+            self.assertIn("rest", done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_a_wrong_token_says_where_it_came_from(self) -> None:
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("wrong\n")
+            file.flush()
+            done = self.mare("vm", "list", "--token-file", file.name, code=1)
+            self.assertIn(file.name, done.stderr)
+        self.assertIn("MARE_TOKEN", self.mare("vm", "list", code=1, MARE_TOKEN="wrong").stderr)
+
+    def test_a_token_file_that_is_not_there(self) -> None:
+        done = self.mare("vm", "list", "--token-file", "/nonexistent/token", code=2)
+        self.assertIn("/nonexistent/token", done.stderr)
+        self.assertEqual(self.server.requests, [])
+
+    def test_nobody_there(self) -> None:
+        done = self.mare("vm", "list", code=5, MARE_URL="http://127.0.0.1:1")
+        self.assertIn("http://127.0.0.1:1", done.stderr)
+        self.assertIn("MARE_URL", done.stderr)
+
+    def test_another_program_at_the_address(self) -> None:
+        def html(h: Handler) -> None:
+            h.send_response(200)
+            h.send_header("Content-Length", "6")
+            h.end_headers()
+            h.wfile.write(b"<html>")
+        self.server.on("GET", "/vms", html)
+        self.assertIn("JSON", self.mare("vm", "list", code=1).stderr)
+
+    def test_wrong_usage(self) -> None:
+        for words in ([], ["vm"], ["vms", "list"], ["vm", "show"], ["migrate", "a", "--bandwidth", "5Mb"],
+                      ["pool", "create", "p", "--size", "0"], ["pool", "create", "p", "-m", "lots"],
+                      ["job", "submit", "demo"], ["job", "submit", "demo", "prog", "--its-option"],
+                      ["vm", "list", "-o", "xml"], ["vm", "list", "--timeout", "soon"]):
+            done = self.mare(*words, code=2)
+            self.assertNotEqual(done.stderr, "", words)
+            self.assertEqual(done.stdout, "", words)
+        self.assertEqual(self.server.requests, [])
+
+    def test_a_write_is_never_sent_twice(self) -> None:
+        self.server.on("POST", "/vms/demo-0:start", lambda h: h.hang_up())
+        self.mare("vm", "start", "demo-0", code=1)
+        self.assertEqual(len(self.sent("POST")), 1)
+
+
+class Waiting(CommandTest):
+    def test_waits_for_success(self) -> None:
+        self.server.on("POST", "/vms/demo-0:start", operation(), 202)
+        self.server.on("GET", "/operations/op-1", in_turn(operation(), operation("succeeded")))
+        done = self.mare("vm", "start", "demo-0", "--host", "h2")
+        self.assertEqual(self.sent("POST"), [("/api/v1/vms/demo-0:start", {"host": "h2"})])
+        self.assertIn("demo-0", done.stderr)
+
+    def test_failure_is_exit_1_with_the_reason(self) -> None:
+        self.server.on("POST", "/vms/demo-0:start", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation("failed", reason="no room anywhere"))
+        done = self.mare("vm", "start", "demo-0", code=1)
+        self.assertIn("no room anywhere", done.stderr)
+        self.assertIn("op-1", done.stderr)
+
+    def test_no_wait_prints_the_operation(self) -> None:
+        self.server.on("POST", "/vms/demo-0:stop", operation(), 202)
+        self.assertEqual(self.mare("vm", "stop", "demo-0", "--no-wait", "-o", "name").stdout, "op-1\n")
+        self.assertEqual(self.sent("GET"), [])
+
+    def test_timeout_is_124_and_says_how_to_go_on(self) -> None:
+        self.server.on("POST", "/vms/demo-0:start", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation())
+        done = self.mare("vm", "start", "demo-0", "--timeout", "300ms", code=124)
+        self.assertIn("mare operation cancel op-1", done.stderr)
+
+    def test_ctrl_c_ends_the_waiting_only(self) -> None:
+        asked = threading.Event()
+
+        def pending(h: Handler) -> None:
+            h.reply(200, operation())
+            asked.set()
+        self.server.on("POST", "/vms/demo-0:start", operation(), 202)
+        self.server.on("GET", "/operations/op-1", pending)
+        run = subprocess.Popen([MARE, "vm", "start", "demo-0"], env=self.environment(), text=True,
+                               stderr=subprocess.PIPE)
+        self.assertTrue(asked.wait(30))
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 130)
+        self.assertIn("mare operation cancel op-1", err)
+        self.assertEqual(len(self.sent("POST")), 1)
+
+    def test_sits_out_a_restart_of_mared(self) -> None:
+        asked = threading.Event()
+
+        def pending(h: Handler) -> None:
+            h.reply(200, operation())
+            h.close_connection = True
+            asked.set()
+        self.server.on("POST", "/vms/demo-0:start", operation(), 202)
+        self.server.on("GET", "/operations/op-1", pending)
+        run = subprocess.Popen([MARE, "vm", "start", "demo-0"], env=self.environment(), text=True,
+                               stderr=subprocess.PIPE)
+        self.assertTrue(asked.wait(30))
+        port = self.server.port
+        self.server.close()
+        assert run.stderr is not None
+        for line in run.stderr:  # ends, with the test, when it never says so
+            if "does not answer" in line:
+                break
+        self.server = FakeMared(port)
+        self.server.on("GET", "/operations/op-1", operation("succeeded"))
+        _, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 0, err)
+
+    def test_a_migration_shows_rounds_and_figures(self) -> None:
+        moving = {"id": "op-1", "vm": "demo-1", "source": "h1", "destination": "h3", "state": "pre_copying",
+                  "memory_total_bytes": 1 << 28, "remaining_bytes": 1 << 26, "transferred_bytes": 1 << 28,
+                  "rounds": [{"index": 0, "sent_bytes": 1 << 28, "duration_ms": 1000, "dirty_bytes_per_s": 1e6}],
+                  "total_time_ms": 2000, "downtime_ms": {"hypervisor": 80, "guest": 85, "peers": 90},
+                  "announce_delay_ms": 2}
+        begun = {**operation(), "kind": "vm.migrate", "state": "pre_copying"}
+        self.server.on("POST", "/vms/demo-1/migrations", begun, 202)
+        self.server.on("GET", "/migrations/op-1", moving)
+        self.server.on("GET", "/operations/op-1", in_turn(begun, operation("succeeded")))
+        done = self.mare("migrate", "demo-1", "--to", "h3", "--bandwidth", "50MB/s", "--max-downtime", "300ms",
+                         "--timeout", "1m")
+        self.assertEqual(self.sent("POST")[0][1], {"destination": "h3", "bandwidth_limit_bytes_per_s": 5e7,
+                                                   "downtime_limit_ms": 300, "timeout_s": 60})
+        self.assertIn("demo-1 moved from h1 to h3 in 2 s", done.stdout)
+        self.assertIn("round 0", done.stderr)
+
+
+class Jobs(CommandTest):
+    def submit(self, **job: Any) -> None:
+        self.server.on("POST", "/jobs", {**operation(), "kind": "job.run", "target": "job-1"}, 202)
+        self.server.on("GET", "/jobs/job-1", {"id": "job-1", "name": "prog", **job})
+
+    def test_prints_the_id_and_passes_everything_after_the_dashes(self) -> None:
+        self.submit(state="queued")
+        done = self.mare("job", "submit", "demo", "-n", "3", "-e", "A=1", "-e", "B=x=y", "--", "prog", "-n", "9",
+                         "--wait", "--")
+        self.assertEqual(done.stdout, "job-1\n")
+        body = self.sent("POST")[0][1]
+        self.assertEqual(body["command"], ["prog", "-n", "9", "--wait", "--"])
+        self.assertEqual((body["pool"], body["ranks"]), ("demo", 3))
+        self.assertEqual(body["environment"], ["A=1", "B=x=y"])
+
+    def test_wait_gives_the_programs_exit_code(self) -> None:
+        for code in (0, 7, 137):
+            self.submit(state="succeeded" if code == 0 else "failed", exit_code=code)
+            self.assertEqual(self.mare("job", "submit", "demo", "--wait", "--", "p", code=code).stdout, "job-1\n")
+            self.mare("job", "wait", "job-1", code=code)
+        self.submit(state="failed", exit_code=None, reason="no VMs")
+        self.assertIn("no VMs", self.mare("job", "wait", "job-1", code=1).stderr)
+
+    def test_follow_copies_output_and_goes_on_where_it_broke(self) -> None:
+        whole = bytes(range(256)) * 40
+
+        def output(h: Handler) -> None:
+            offset = int(h.path.split("offset=")[1].split("&")[0])
+            h.begin_stream("text/plain")
+            h.chunk(whole[offset:offset + 6000])
+            if offset == 0:
+                h.hang_up()  # in mid-stream, as a restart of mared looks
+            else:
+                h.chunk(b"")
+        self.submit(state="succeeded", exit_code=0)
+        self.server.on("GET", "/jobs/job-1/output", output)
+        done = subprocess.run([MARE, "job", "submit", "demo", "--follow", "--", "p"], env=self.environment(),
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, whole)
+
+    def test_cancel_on_interrupt(self) -> None:
+        asked = threading.Event()
+        state = {"id": "job-1", "name": "p", "state": "running"}
+
+        def show(h: Handler) -> None:
+            h.reply(200, state)
+            asked.set()
+
+        def cancel(h: Handler) -> None:
+            state.update(state="cancelled", exit_code=143)
+            h.reply(202, {**operation(), "kind": "job.run"})
+        self.submit()
+        self.server.on("GET", "/jobs/job-1", show)
+        self.server.on("POST", "/jobs/job-1:cancel", cancel)
+        run = subprocess.Popen([MARE, "job", "submit", "demo", "--wait", "--cancel-on-interrupt", "--", "p"],
+                               env=self.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.assertTrue(asked.wait(30))
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 130, err)
+        self.assertIn("cancelled", err)
+
+
+class Events(CommandTest):
+    def test_follow_resumes_after_the_last_event(self) -> None:
+        def stream(h: Handler) -> None:
+            last = int(h.headers.get("Last-Event-ID") or 0)
+            h.begin_stream("text/event-stream")
+            h.chunk(b": heartbeat\n\n")
+            for seq in (last + 1, last + 2):
+                event = {"seq": seq, "type": "vm.state", "subject": "demo-0", "data": {}}
+                h.chunk(f"id: {seq}\nevent: vm.state\ndata: {json.dumps(event)}\n\n".encode())
+            h.hang_up()
+        self.server.on("GET", "/events", stream)
+        run = subprocess.Popen([MARE, "events", "-f", "-o", "json", "--topics", "vm"], env=self.environment(),
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert run.stdout is not None
+        seen = [json.loads(run.stdout.readline())["seq"] for _ in range(4)]
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=30)
+        self.assertEqual(seen, [1, 2, 3, 4])
+        self.assertEqual(run.returncode, 0)
+        self.assertIn("topics=vm", self.server.requests[0][1])
+
+
+class Completion(unittest.TestCase):
+    def test_every_verb_that_it_offers_exists(self) -> None:
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../ui/cli/completion/mare.bash")
+        for noun in ("host", "pool", "vm", "job", "migration", "operation"):
+            complete = (f'. "{script}"; COMP_WORDS=(mare {noun} ""); COMP_CWORD=2; _mare; echo "${{COMPREPLY[@]}}"')
+            offered = subprocess.run(["bash", "-c", complete], text=True, capture_output=True, timeout=30)
+            verbs = offered.stdout.split()
+            self.assertGreaterEqual(len(verbs), 3, offered)
+            for verb in verbs:
+                done = subprocess.run([MARE, noun, verb, "--help"], capture_output=True, text=True, timeout=30)
+                self.assertEqual(done.returncode, 0, f"{noun} {verb}: {done.stderr}")
+                self.assertIn("Example", done.stdout, f"{noun} {verb} has no example")
+
+
+if __name__ == "__main__":
+    MARE = os.path.abspath(sys.argv.pop(1))
+    sys.dont_write_bytecode = True
+    unittest.main(verbosity=2)
