@@ -87,10 +87,11 @@ Run& World::start_run(const GuestRun& program, const std::shared_ptr<Guest>& lau
     std::shared_ptr<Guest> found;
     for (const auto& [id, host] : hosts) {
       for (const auto& [vm, copy] : host.copies) {
-        if (copy.copy == Copy::Running && copy.guest->spec.ip == address) found = copy.guest;
+        if (copy.guest->spec.ip == address) found = copy.guest;
       }
     }
-    if (!found || !answers(*found)) {
+    // One that is paused or away for a moment is waited for, as TCP does.
+    if (!found || found->uptime.at(now) < found->model.boot.count()) {
       end_run(run, 1, "mpirun: no answer from " + address.text());
       return run;
     }

@@ -62,13 +62,13 @@ class Campaign {
       MARE_ASSERT(added.ok());
     }
     for (int i = 0; i < 2; ++i) create_pool();
-    world_.play(seconds{20});
+    world_.play(seconds{10});
     faults_.emplace(world_);
   }
 
   /// Life with faults: something is asked for, or goes wrong, every second or so.
   void live() {
-    const auto end = world_.clock.now() + seconds{40 + rng_.below(50)};
+    const auto end = world_.clock.now() + seconds{30 + rng_.below(40)};
     while (world_.clock.now() < end && invariants_.hold()) {
       world_.play(milliseconds{50 + rng_.below(2000)});
       if (!world_.mared_runs()) {

@@ -44,6 +44,7 @@ T read(store::Store& store, const std::function<Result<T>(const store::Reader&)>
 // --- executor
 
 void SimExecutor::run(const std::string& lane, std::function<void()> work) {
+  if (alive_ && !alive_()) return;
   // Mostly some milliseconds; one call in twenty is slow.
   const auto longest = std::chrono::duration_cast<std::chrono::microseconds>(longest_).count();
   const auto bound = rng_.chance(0.05) ? longest : std::min<std::int64_t>(20'000, longest);
@@ -160,7 +161,9 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.vm_subnet = must(Ipv4Subnet::parse("10.77.1.0/24"));
   settings.nfs_server = "10.77.0.1";
   settings.jobs_directory = scratch_.path() + "/jobs";
-  settings.heartbeat = Milliseconds{2000};
+  settings.heartbeat = Milliseconds{3000};
+  settings.poll = Milliseconds{150};
+  settings.job_poll = Milliseconds{500};
   engine::Ports ports{*store_, *drivers_, guests, *images_, executor, clock, engine_rng_, log_};
   engine_ = std::make_unique<engine::Engine>(ports, settings, std::move(after_commit));
   if (started_before_) must(engine_->recover());
@@ -173,6 +176,7 @@ void SimWorld::kill_mared() {
   log_.info("world", "mared is killed");
   engine_.reset();
   engine_due_.reset();
+  executor.die_unless({});
   executor.crash([this] {
     if (on_step_) on_step_();
   });

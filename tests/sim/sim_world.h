@@ -28,6 +28,9 @@ class SimExecutor final : public engine::Executor {
   /// kill -9 of mared: of the calls under way some were never made, some are made now and their
   /// answers are lost.
   void crash(const std::function<void()>& after_each);
+  /// From now on a call is made only if `alive` says so when it is asked for; else it is as if the
+  /// process had died before.
+  void die_unless(std::function<bool()> alive) { alive_ = std::move(alive); }
   /// Longest time between asking for a call and its being made, most are much shorter.
   void set_longest_delay(std::chrono::nanoseconds longest) { longest_ = longest; }
 
@@ -40,6 +43,7 @@ class SimExecutor final : public engine::Executor {
   Rng& rng_;
   std::chrono::nanoseconds longest_ = std::chrono::milliseconds{800};
   std::multimap<MonotonicTime, Call> calls_;
+  std::function<bool()> alive_;
 };
 
 /// A directory of its own on a file system in memory, removed with it.

@@ -1,0 +1,299 @@
+// mared dies after the 1st, 2nd, ... last commit of every kind of operation, on a cluster where all
+// else is well. It starts again on the same database and must bring the operation to its end, with
+// no VM lost or doubled.
+//
+// Two deaths after each commit: before anything was done because of it, and after 300 ms in which
+// calls went on being made and answered but nothing more was written (which is also what a full
+// disk looks like).
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string>
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/sim_world.h"
+
+namespace mare::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+enum class Death { BeforeActing, AfterActing };
+
+/// One kind of operation: what must be there before, what is asked, what must be true after.
+struct Scene {
+  std::string name;
+  std::function<void(SimWorld&)> prepare;
+  std::function<Result<Operation>(SimWorld&)> ask;
+  /// Comes after `ask`, while it runs, if there is one; to cancel something, say.
+  std::function<void(SimWorld&, const Operation&)> disturb;
+  /// Of a healthy cluster most kinds are brought to success; a migration may also go back.
+  bool must_succeed = true;
+  std::function<void(SimWorld&, const Operation&)> check;
+};
+
+void PrintTo(const Scene& scene, std::ostream* out) {
+  *out << scene.name;
+}
+
+VmId first_vm() {
+  return VmId{"demo-0"};
+}
+
+Operation must_end(SimWorld& world, Result<Operation> accepted) {
+  EXPECT_TRUE(accepted.ok()) << (accepted ? "" : accepted.error().text());
+  return accepted ? world.wait(accepted->id, minutes{10}) : Operation{};
+}
+
+void make_pool(SimWorld& world, int size) {
+  engine::PoolCreateRequest request;
+  request.id = PoolId{"demo"};
+  request.size = size;
+  EXPECT_EQ(must_end(world, world.engine().submit(request)).outcome, Outcome::Succeeded);
+}
+
+Result<Operation> submit_job(SimWorld& world, int work_s) {
+  engine::JobSubmitRequest request;
+  request.pool = PoolId{"demo"};
+  request.command = {"solver", "--sim-work=" + std::to_string(work_s)};
+  request.ranks = 2;
+  return world.engine().submit(request);
+}
+
+/// A pool of two with a job that lasts longer than what is tested.
+void make_busy_pool(SimWorld& world) {
+  make_pool(world, 2);
+  EXPECT_TRUE(submit_job(world, 20));
+  world.play(seconds{1});
+}
+
+Vm vm_row(SimWorld& world, const VmId& id) {
+  for (const auto& vm : world.vms()) {
+    if (vm.id == id) return vm;
+  }
+  ADD_FAILURE() << "VM " << id.value << " has no row";
+  return {};
+}
+
+Result<Operation> migrate(SimWorld& world) {
+  engine::MigrateRequest request;
+  request.vm = first_vm();
+  return world.engine().submit(request);
+}
+
+void cancel(SimWorld& world, const Operation& operation) {
+  world.play(milliseconds{400});
+  // Refused once it is too late; then the operation ends as if nobody had asked.
+  static_cast<void>(world.engine().cancel(operation.id));
+}
+
+void vms_run(SimWorld& world, const Operation&) {
+  for (const auto& vm : world.vms()) EXPECT_EQ(vm.state, VmState::Running) << vm.reason;
+}
+
+std::vector<Scene> scenes() {
+  std::vector<Scene> all;
+  all.push_back({"HostAdd",
+                 [](SimWorld& w) { EXPECT_TRUE(w.cluster.add_host(HostId{"h9"})); },
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::HostAddRequest{HostId{"h9"}, "sim:///h9"});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation&) { EXPECT_EQ(w.hosts().size(), 4U); }});
+  all.push_back(
+      {"HostRemove",
+       [](SimWorld&) {},
+       [](SimWorld& w) { return w.engine().submit(engine::HostRemoveRequest{HostId{"h3"}}); },
+       {},
+       true,
+       [](SimWorld& w, const Operation&) { EXPECT_EQ(w.hosts().size(), 2U); }});
+  all.push_back({"HostDrain",
+                 make_busy_pool,
+                 [](SimWorld& w) {
+                   const HostId host = *vm_row(w, first_vm()).host;
+                   return w.engine().submit(engine::HostDrainRequest{host});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   for (const auto& vm : w.vms()) EXPECT_NE(vm.host, HostId{o.target});
+                 }});
+  all.push_back({"PoolCreate",
+                 [](SimWorld&) {},
+                 [](SimWorld& w) {
+                   engine::PoolCreateRequest request;
+                   request.id = PoolId{"demo"};
+                   request.size = 3;
+                   return w.engine().submit(request);
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   EXPECT_EQ(w.vms().size(), 3U);
+                   vms_run(w, o);
+                 }});
+  all.push_back({"PoolCreateCancelled", [](SimWorld&) {},
+                 [](SimWorld& w) {
+                   engine::PoolCreateRequest request;
+                   request.id = PoolId{"demo"};
+                   request.size = 2;
+                   return w.engine().submit(request);
+                 },
+                 cancel, false,
+                 [](SimWorld& w, const Operation& o) {
+                   EXPECT_EQ(w.vms().size(), o.outcome == Outcome::Succeeded ? 2U : 0U);
+                 }});
+  all.push_back({"PoolDelete",
+                 make_busy_pool,
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation&) {
+                   EXPECT_TRUE(w.pools().empty());
+                   EXPECT_TRUE(w.cluster.copies().empty());
+                 }});
+  all.push_back({"VmStart",
+                 [](SimWorld& w) {
+                   make_pool(w, 1);
+                   must_end(w, w.engine().submit(engine::VmStopRequest{first_vm(), true}));
+                 },
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::VmStartRequest{first_vm(), {}});
+                 },
+                 {},
+                 true,
+                 vms_run});
+  all.push_back({"VmStartCancelled",
+                 [](SimWorld& w) {
+                   make_pool(w, 1);
+                   must_end(w, w.engine().submit(engine::VmStopRequest{first_vm(), true}));
+                 },
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::VmStartRequest{first_vm(), {}});
+                 },
+                 cancel,
+                 false,
+                 {}});
+  all.push_back({"VmStop",
+                 [](SimWorld& w) { make_pool(w, 1); },
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::VmStopRequest{first_vm(), false});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation&) { EXPECT_TRUE(w.cluster.copies().empty()); }});
+  all.push_back({"VmMigrate", make_busy_pool, migrate, {}, false, vms_run});
+  all.push_back({"VmMigrateCancelled", make_busy_pool, migrate, cancel, false, vms_run});
+  all.push_back({"VmMigrateThatBreaks",
+                 [](SimWorld& w) {
+                   make_busy_pool(w);
+                   w.cluster.break_next_switch(first_vm(), sim::BrokenSwitch::BothWait);
+                 },
+                 migrate,
+                 {},
+                 false,
+                 vms_run});
+  all.push_back({"JobRun",
+                 [](SimWorld& w) { make_pool(w, 2); },
+                 [](SimWorld& w) { return submit_job(w, 4); },
+                 {},
+                 true,
+                 {}});
+  all.push_back({"JobRunCancelled",
+                 [](SimWorld& w) { make_pool(w, 2); },
+                 [](SimWorld& w) { return submit_job(w, 8); },
+                 cancel,
+                 false,
+                 {}});
+  return all;
+}
+
+class Crash : public ::testing::TestWithParam<Scene> {
+ protected:
+  /// One life with one death. False when the operation ended before its `commit`th commit: then all
+  /// were tried.
+  bool live_and_die(std::uint64_t commit, Death death);
+};
+
+bool Crash::live_and_die(std::uint64_t commit, Death death) {
+  const Scene& scene = GetParam();
+  SCOPED_TRACE(scene.name + ", death " + (death == Death::BeforeActing ? "before" : "after") +
+               " acting on commit " + std::to_string(commit));
+  SimWorld world(commit);
+  Invariants invariants(world);
+  world.on_step([&] {
+    invariants.check_moment();
+    if (world.store_is_open()) invariants.check_rows();
+  });
+  world.start_mared();
+  for (const char* name : {"h1", "h2", "h3"}) EXPECT_TRUE(world.add_host(name));
+  scene.prepare(world);
+  if (HasFailure()) return false;
+
+  // The request itself is the first commit: an accepted operation must not be forgotten.
+  const std::uint64_t last = world.store().commits() + commit;
+  world.store().stop_after_commits(last);
+  const auto dead = [&world, last] { return world.store().commits() >= last; };
+  if (death == Death::BeforeActing) {
+    world.executor.die_unless([dead] { return !dead(); });
+  }
+  auto accepted = scene.ask(world);
+  EXPECT_TRUE(accepted.ok()) << (accepted ? "" : accepted.error().text());
+  if (!accepted) return false;
+  if (scene.disturb && !dead()) scene.disturb(world, *accepted);
+  const bool died = world.play_while_not(
+      [&] { return dead() || world.operation(accepted->id).finished(); }, minutes{5});
+  EXPECT_TRUE(died) << "the operation neither ended nor wrote";
+  const bool more = dead();
+  if (more) {
+    if (death == Death::AfterActing) world.play(milliseconds{300});
+    world.kill_mared();
+    world.play(milliseconds{500});
+    world.start_mared();
+  } else {
+    // It ended first: nobody dies in this life.
+    world.store().stop_after_commits(UINT64_MAX);
+    world.executor.die_unless({});
+  }
+  const auto ended = world.wait(accepted->id, minutes{10});
+  EXPECT_TRUE(ended.finished()) << "never ended: " << ended.state;
+  if (scene.must_succeed) {
+    EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  }
+  if (ended.outcome != Outcome::Succeeded) {
+    EXPECT_FALSE(ended.reason.empty());
+  }
+  EXPECT_NE(ended.outcome, Outcome::NeedsOperator) << ended.reason;
+  EXPECT_TRUE(world.play_while_not([&] { return world.all_ended(); }, minutes{10}));
+  world.play(seconds{10});
+  if (scene.check && world.operation(accepted->id).finished()) scene.check(world, ended);
+  invariants.check_quiet();
+  for (const auto& what : invariants.broken()) ADD_FAILURE() << what;
+  if (HasFailure()) std::printf("%s", world.log_tail(60).c_str());
+  return more && !HasFailure();
+}
+
+TEST_P(Crash, AfterEveryCommit) {
+  constexpr std::uint64_t kMost = 200;
+  for (const Death death : {Death::BeforeActing, Death::AfterActing}) {
+    std::uint64_t commit = 1;
+    while (commit < kMost && live_and_die(commit, death)) ++commit;
+    if (HasFailure()) return;
+    EXPECT_GT(commit, 1U) << "nothing was committed";
+    EXPECT_LT(commit, kMost) << "the operation commits without end";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Crash, ::testing::ValuesIn(scenes()),
+                         [](const auto& param) { return param.param.name; });
+
+}  // namespace
+}  // namespace mare::test
