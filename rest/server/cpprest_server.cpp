@@ -44,6 +44,38 @@ struct Counter {
   }
 };
 
+/// Counts the visits to our code, so that nobody is inside when the server is gone.
+class Gate {
+ public:
+  bool enter() {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return false;
+    ++inside_;
+    return true;
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    --inside_;
+    left_.notify_all();
+  }
+  /// Lets nobody in and waits for those inside; handlers are short.
+  void close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    left_.wait(lock, [this] { return inside_ == 0; });
+  }
+  bool closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable left_;
+  int inside_ = 0;
+  bool closed_ = false;
+};
+
 std::string lower(std::string text) {
   for (char& c : text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -98,14 +130,13 @@ class CpprestStream final : public ByteStream {
   }
 
   void close() override {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    closed_ = true;
-    try {
-      buffer_.close(std::ios_base::out).get();
-    } catch (const std::exception&) {
-      alive_->store(false);
-    }
+    end([this] { buffer_.close(std::ios_base::out).get(); });
+  }
+  void abort() override {
+    end([this] {
+      const http::http_exception reason("the stream was broken off");
+      buffer_.close(std::ios_base::out, std::make_exception_ptr(reason)).get();
+    });
   }
 
   bool alive() const override { return alive_->load(); }
@@ -116,6 +147,17 @@ class CpprestStream final : public ByteStream {
   }
 
  private:
+  void end(const std::function<void()>& how) {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    try {
+      how();
+    } catch (const std::exception&) {
+      alive_->store(false);
+    }
+  }
+
   mutable ByteBuffer buffer_;
   std::mutex mutex_;
   bool closed_ = false;
@@ -265,21 +307,28 @@ struct Shared {
   Refusal refusal;
   Log& log;
   std::shared_ptr<Counter> counter = std::make_shared<Counter>();
-  std::atomic<bool> stopping{false};
-};
+  Gate gate;
 
-void hand_over(const std::shared_ptr<Shared>& shared, std::shared_ptr<CpprestExchange> exchange) {
-  const std::string what = exchange->request().method + " " + exchange->request().path;
-  try {
-    shared->handler(exchange);
-  } catch (const std::exception& caught) {
-    // Our code doesn't throw; out of memory or a library's surprise ends here.
-    shared->log.error("rest", what + ": " + caught.what());
-    const auto error = make_error(Code::Internal, "the request could not be handled",
-                                  "see mared's log; if it happens again, report it");
-    exchange->reply(shared->refusal(500, exchange->request().path, error));
+  /// Runs `visit` unless the server is ending; then answers so.
+  void enter(const std::shared_ptr<CpprestExchange>& exchange, const std::function<void()>& visit) {
+    if (!gate.enter()) {
+      Response ending{503, "", "", {{"Retry-After", "1"}, {"Connection", "close"}}};
+      exchange->reply(std::move(ending));
+      return;
+    }
+    try {
+      visit();
+    } catch (const std::exception& caught) {
+      // Our code doesn't throw; out of memory or a library's surprise ends here.
+      const Request& request = exchange->request();
+      log.error("rest", request.method + " " + request.path + ": " + caught.what());
+      const auto error = make_error(Code::Internal, "the request could not be handled",
+                                    "see mared's log; if it happens again, report it");
+      exchange->reply(refusal(500, request.path, error));
+    }
+    gate.leave();
   }
-}
+};
 
 void receive_body(const std::shared_ptr<Shared>& shared, const http::http_request& message,
                   const std::shared_ptr<CpprestExchange>& exchange) {
@@ -288,10 +337,12 @@ void receive_body(const std::shared_ptr<Shared>& shared, const http::http_reques
   timer->expires_after(kBodyPatience);
   timer->async_wait([shared, exchange](const boost::system::error_code& error) {
     if (error) return;  // The body came.
-    exchange->cut_off(shared->refusal(
-        408, exchange->request().path,
-        make_error(Code::InvalidArgument, "the request's body did not come within 10 s",
-                   "send as many bytes as Content-Length says")));
+    shared->enter(exchange, [&] {
+      exchange->cut_off(shared->refusal(
+          408, exchange->request().path,
+          make_error(Code::InvalidArgument, "the request's body did not come within 10 s",
+                     "send as many bytes as Content-Length says")));
+    });
   });
   message.extract_vector().then(
       [shared, exchange, timer](pplx::task<std::vector<unsigned char>> t) {
@@ -301,9 +352,10 @@ void receive_body(const std::shared_ptr<Shared>& shared, const http::http_reques
           if (exchange->answered()) return;
           exchange->editable().body.assign(bytes.begin(), bytes.end());
         } catch (const std::exception&) {
+          timer->cancel();
           return;  // The connection broke, or cut_off() has answered.
         }
-        hand_over(shared, exchange);
+        shared->enter(exchange, [&] { shared->handler(exchange); });
       });
 }
 
@@ -312,23 +364,17 @@ void receive(const std::shared_ptr<Shared>& shared, const http::http_request& me
   const Request& request = exchange->request();
   const auto wrong = check_head(message, request, shared->limits);
   if (wrong.status != 0) {
-    auto refused = shared->refusal(wrong.status, request.path, wrong.error);
-    if (wrong.hopeless) {
-      exchange->cut_off(std::move(refused));
-    } else {
-      refused.headers.emplace_back("Connection", "close");
-      exchange->reply(std::move(refused));
-    }
-    return;
-  }
-  if (shared->stopping.load()) {
-    exchange->reply(shared->refusal(
-        503, request.path,
-        make_error(Code::Unavailable, "mared is ending", "try again when it is up")));
-    return;
-  }
-  if (length_of(request.header("content-length")).value_or(0) == 0) {
-    hand_over(shared, exchange);
+    shared->enter(exchange, [&] {
+      auto refused = shared->refusal(wrong.status, request.path, wrong.error);
+      if (wrong.hopeless) {
+        exchange->cut_off(std::move(refused));
+      } else {
+        refused.headers.emplace_back("Connection", "close");
+        exchange->reply(std::move(refused));
+      }
+    });
+  } else if (length_of(request.header("content-length")).value_or(0) == 0) {
+    shared->enter(exchange, [&] { shared->handler(exchange); });
   } else {
     receive_body(shared, message, exchange);
   }
@@ -344,7 +390,8 @@ class CpprestServer final : public HttpServer {
   std::uint16_t port() const override { return port_; }
 
   void stop() override {
-    if (shared_->stopping.exchange(true)) return;
+    if (shared_->gate.closed()) return;
+    shared_->gate.close();
     shared_->counter->wait_idle();
     try {
       listener_->close().get();

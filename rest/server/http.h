@@ -48,6 +48,8 @@ class ByteStream {
   virtual bool write(std::string_view bytes) = 0;
   /// The end, properly marked; what is pending is still sent.
   virtual void close() = 0;
+  /// Breaks off: the client sees that something is missing.
+  virtual void abort() = 0;
   virtual bool alive() const = 0;
 };
 

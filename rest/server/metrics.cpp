@@ -1,0 +1,200 @@
+#include "rest/server/metrics.h"
+
+#include <array>
+#include <cstdio>
+
+#include "orchestrator/model/entities.h"
+
+namespace mare::rest {
+namespace {
+
+/// Rows of one query of everything, on one snapshot.
+struct Snapshot {
+  std::vector<Host> hosts;
+  std::vector<Pool> pools;
+  std::vector<Vm> vms;
+  std::vector<Job> jobs;
+  std::vector<Operation> operations;
+  std::vector<Migration> migrations;
+};
+
+constexpr std::size_t kAll = 1'000'000'000;
+
+template <typename T>
+Status keep(std::vector<T>& to, Result<std::vector<T>> from) {
+  if (!from) return from.error();
+  to = std::move(*from);
+  return ok_status();
+}
+
+Result<Snapshot> snapshot(const store::Store& store) {
+  Snapshot out;
+  auto done = store.read([&](const store::Reader& reader) -> Status {
+    if (auto kept = keep(out.hosts, reader.hosts()); !kept) return kept;
+    if (auto kept = keep(out.pools, reader.pools()); !kept) return kept;
+    if (auto kept = keep(out.vms, reader.vms()); !kept) return kept;
+    if (auto kept = keep(out.jobs, reader.jobs(kAll)); !kept) return kept;
+    store::OperationFilter filter;
+    filter.limit = kAll;
+    if (auto kept = keep(out.operations, reader.operations(filter)); !kept) return kept;
+    return keep(out.migrations, reader.migrations(kAll));
+  });
+  if (!done) return done.error();
+  return out;
+}
+
+std::string number(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.9g", value);
+  return text.data();
+}
+
+void head(std::string& out, const std::string& name, const std::string& type,
+          const std::string& help) {
+  out += "# HELP " + name + " " + help + "\n# TYPE " + name + " " + type + "\n";
+}
+
+void sample(std::string& out, const std::string& name, const std::string& labels, double value) {
+  out += name + (labels.empty() ? "" : "{" + labels + "}") + " " + number(value) + "\n";
+}
+
+/// One gauge per value of a state, zeros included, so that graphs have no holes.
+template <typename State, typename Row, typename StateOf>
+void by_state(std::string& out, const std::string& name, const std::string& help,
+              const std::string& label, State last, const std::vector<Row>& rows, StateOf of) {
+  head(out, name, "gauge", help);
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    const auto state = static_cast<State>(i);
+    int count = 0;
+    for (const auto& row : rows) count += of(row) == state ? 1 : 0;
+    sample(out, name, label + "=\"" + std::string(to_string(state)) + "\"", count);
+  }
+}
+
+template <typename Of>
+void histogram(std::string& out, const std::string& name, const std::string& help,
+               const std::string& labels, const std::vector<double>& bounds,
+               const std::vector<Migration>& rows, Of of, bool with_head = true) {
+  if (with_head) head(out, name, "histogram", help);
+  std::vector<int> counts(bounds.size(), 0);
+  int all = 0;
+  double sum = 0;
+  for (const auto& row : rows) {
+    const std::optional<Microseconds> time = of(row);
+    if (!time) continue;
+    const double seconds = Seconds{*time}.count();
+    for (std::size_t i = 0; i < bounds.size(); ++i) counts[i] += seconds <= bounds[i] ? 1 : 0;
+    ++all;
+    sum += seconds;
+  }
+  const std::string before = labels.empty() ? "" : labels + ",";
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    sample(out, name + "_bucket", before + "le=\"" + number(bounds[i]) + "\"", counts[i]);
+  }
+  sample(out, name + "_bucket", before + "le=\"+Inf\"", all);
+  sample(out, name + "_sum", labels, sum);
+  sample(out, name + "_count", labels, all);
+}
+
+void operations(std::string& out, const std::vector<Operation>& rows) {
+  const std::string name = "mare_operations";
+  head(out, name, "gauge", "Operations that the store keeps, by kind and outcome.");
+  std::map<std::pair<OperationKind, Outcome>, int> counts;
+  for (const auto& row : rows) ++counts[{row.kind, row.outcome}];
+  for (const auto& [key, count] : counts) {
+    sample(out, name,
+           "kind=\"" + std::string(to_string(key.first)) + "\",outcome=\"" +
+               std::string(to_string(key.second)) + "\"",
+           count);
+  }
+}
+
+void memory(std::string& out, const Snapshot& from) {
+  double all = 0;
+  double taken = 0;
+  for (const auto& host : from.hosts) {
+    all += static_cast<double>(host.memory.count);
+    for (const auto& vm : from.vms) {
+      if (vm.host == host.id) {
+        taken += static_cast<double>(vm.memory.count + host.vm_overhead.count);
+      }
+    }
+  }
+  head(out, "mare_hosts_memory_bytes", "gauge", "Memory that VMs may use, of all hosts.");
+  sample(out, "mare_hosts_memory_bytes", "", all);
+  head(out, "mare_hosts_memory_allocated_bytes", "gauge", "Of it, what VMs with a host take.");
+  sample(out, "mare_hosts_memory_allocated_bytes", "", taken);
+}
+
+void migrations(std::string& out, const std::vector<Migration>& rows) {
+  const std::vector<double> durations{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600};
+  const std::vector<double> downtimes{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10};
+  histogram(out, "mare_migration_duration_seconds", "Total time of finished migrations.", "",
+            durations, rows, [](const Migration& m) { return m.total_time; });
+  const std::string name = "mare_migration_downtime_seconds";
+  const std::string help = "Downtime as the hypervisor, the guest and its peers saw it.";
+  histogram(out, name, help, "seen_by=\"hypervisor\"", downtimes, rows,
+            [](const Migration& m) { return m.downtime_hypervisor; });
+  histogram(
+      out, name, help, "seen_by=\"guest\"", downtimes, rows,
+      [](const Migration& m) { return m.downtime_guest; }, false);
+  histogram(
+      out, name, help, "seen_by=\"peers\"", downtimes, rows,
+      [](const Migration& m) { return m.downtime_peers; }, false);
+  double bytes = 0;
+  for (const auto& row : rows) bytes += static_cast<double>(row.transferred.count);
+  head(out, "mare_migration_transferred_bytes_total", "counter", "Bytes that migrations sent.");
+  sample(out, "mare_migration_transferred_bytes_total", "", bytes);
+}
+
+}  // namespace
+
+void HttpMetrics::count(const std::string& route, int status) {
+  const std::lock_guard lock(mutex_);
+  ++requests_[{route.empty() ? "none" : route, status}];
+}
+
+std::string HttpMetrics::text() const {
+  std::string out;
+  head(out, "mare_http_requests_total", "counter", "Requests answered, by route and status.");
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, count] : requests_) {
+    sample(out, "mare_http_requests_total",
+           "route=\"" + key.first + "\",status=\"" + std::to_string(key.second) + "\"",
+           static_cast<double>(count));
+  }
+  return out;
+}
+
+Result<std::string> store_metrics(const store::Store& store) {
+  auto found = snapshot(store);
+  if (!found) return found.error();
+  std::string out;
+  head(out, "mare_build_info", "gauge", "1, with the version as a label.");
+  sample(out, "mare_build_info", std::string("version=\"") + MARE_VERSION + "\"", 1);
+  by_state(out, "mare_hosts", "Hosts by health.", "health", HostHealth::Down, found->hosts,
+           [](const Host& host) { return host.health; });
+  by_state(out, "mare_hosts_admin", "Hosts by what the administrator wants of them.", "admin",
+           HostAdmin::Drained, found->hosts, [](const Host& host) { return host.admin; });
+  memory(out, *found);
+  head(out, "mare_pools", "gauge", "Pools.");
+  sample(out, "mare_pools", "", static_cast<double>(found->pools.size()));
+  by_state(out, "mare_vms", "VMs by state.", "state", VmState::Lost, found->vms,
+           [](const Vm& vm) { return vm.state; });
+  by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,
+           [](const Job& job) { return job.state; });
+  operations(out, found->operations);
+  migrations(out, found->migrations);
+  return out;
+}
+
+std::string stream_metrics(const Followers::Counts& counts) {
+  std::string out;
+  head(out, "mare_http_streams", "gauge", "Open event streams and followed outputs.");
+  sample(out, "mare_http_streams", "", static_cast<double>(counts.streams));
+  head(out, "mare_http_waiters", "gauge", "Requests that wait for an operation.");
+  sample(out, "mare_http_waiters", "", static_cast<double>(counts.waiters));
+  return out;
+}
+
+}  // namespace mare::rest

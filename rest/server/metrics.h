@@ -1,0 +1,30 @@
+// Figures for Prometheus (text format 0.0.4). State comes from the store at the time of asking, so
+// it is right after a restart as well; only the HTTP counters live here.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "orchestrator/store/store.h"
+#include "rest/server/followers.h"
+
+namespace mare::rest {
+
+class HttpMetrics {
+ public:
+  /// `route` is the operationId, or "" for a request that fits none.
+  void count(const std::string& route, int status);
+  std::string text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::uint64_t> requests_;
+};
+
+/// Everything that the store knows.
+Result<std::string> store_metrics(const store::Store& store);
+std::string stream_metrics(const Followers::Counts& counts);
+
+}  // namespace mare::rest
