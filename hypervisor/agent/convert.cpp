@@ -3,6 +3,21 @@
 namespace mare::agent {
 namespace {
 
+/// gRPC takes 8 KiB of metadata in all; a trailer beyond that breaks the call, and the error in it
+/// would turn into another one. Message, remedy and field together stay below half of it.
+constexpr std::size_t kMaxMessage = 2'000;
+constexpr std::size_t kMaxRemedy = 500;
+constexpr std::size_t kMaxField = 100;
+/// The status's own text is only for other clients' eyes, and costs up to 3 bytes a byte.
+constexpr std::size_t kMaxStatusText = 200;
+
+/// Cut between characters, should it be UTF-8.
+std::string cut(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80U) --most;
+  return text.substr(0, most);
+}
+
 std::int64_t us(WallTime time) {
   return time.count();
 }
@@ -187,9 +202,14 @@ pb::OutgoingStatus to_wire(const OutgoingStatus& value) {
   return out;
 }
 
-OutgoingStatus from_wire(const pb::OutgoingStatus& value) {
+Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value) {
+  const auto phase = outgoing_phase_from(value.phase());
+  if (!phase) {
+    return make_error(Code::Internal, "the agent speaks of a phase '" + value.phase() + "'",
+                      "install the same version on all hosts");
+  }
   OutgoingStatus out;
-  out.phase = outgoing_phase_from(value.phase()).value_or(OutgoingPhase::None);
+  out.phase = *phase;
   out.operation = OperationId{value.operation()};
   out.error = value.error();
   for (const auto& row : value.rounds()) {
@@ -231,15 +251,15 @@ ArrivalReport from_wire(const pb::ArrivalReport& value) {
 }
 
 grpc::Status to_status(const Error& error) {
-  return {status_code(error.code), error.message};
+  return {status_code(error.code), cut(error.message, kMaxStatusText)};
 }
 
 std::string error_detail(const Error& error) {
   pb::ErrorDetail detail;
   detail.set_code(std::string(to_string(error.code)));
-  detail.set_message(error.message);
-  detail.set_field(error.field);
-  detail.set_remedy(error.remedy);
+  detail.set_message(cut(error.message, kMaxMessage));
+  detail.set_field(cut(error.field, kMaxField));
+  detail.set_remedy(cut(error.remedy, kMaxRemedy));
   return detail.SerializeAsString();
 }
 

@@ -31,10 +31,11 @@ HostFacts from_wire(const pb::HostFacts& value);
 VmObservation from_wire(const pb::VmObservation& value);
 VmStatistics from_wire(const pb::VmStatistics& value);
 Result<MigrationTicket> from_wire(const pb::MigrationTicket& value);
-OutgoingStatus from_wire(const pb::OutgoingStatus& value);
+/// Internal for a phase that this version does not know: guessing could end a migration twice.
+Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value);
 ArrivalReport from_wire(const pb::ArrivalReport& value);
 
-/// Our error as a status; the detail is for kErrorKey.
+/// Our error as a status; the detail is for kErrorKey. Both are cut to what fits into a trailer.
 grpc::Status to_status(const Error& error);
 std::string error_detail(const Error& error);
 std::optional<Error> error_from_detail(const std::string& detail);

@@ -1,52 +1,37 @@
 // mare-agent: a driver behind a gRPC service with mutual TLS.
-#include <grpcpp/grpcpp.h>
+#include <grpc/support/log.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "hypervisor/agent/announcer.h"
 #include "hypervisor/agent/options.h"
-#include "hypervisor/agent/service.h"
+#include "hypervisor/agent/server.h"
 #ifdef MARE_WITH_LIBVIRT
 #include "hypervisor/libvirt/libvirt_driver.h"
 #endif
 #include "hypervisor/sim/sim_cluster.h"
+#include "netarp/sender.h"
 
 namespace mare::agent {
 namespace {
+
+/// After SIGTERM, in seconds.
+constexpr unsigned kLastCallsEndWithin = 5;
 
 int fail(const Error& error) {
   std::fprintf(stderr, "mare-agent: %s\n", error.text().c_str());
   return 1;
 }
 
-Result<std::string> read_pem(const std::string& path) {
-  const std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().find("-----BEGIN") == std::string::npos) {
-    return make_error(Code::InvalidArgument, "'" + path + "' can't be read as PEM",
-                      "make certificates as docs/agent.md says");
-  }
-  return text.str();
-}
-
-Result<std::shared_ptr<grpc::ServerCredentials>> credentials(const Options& options) {
-  if (options.insecure) return grpc::InsecureServerCredentials();
-  auto ca = read_pem(options.ca);
-  if (!ca) return ca.error();
-  auto certificate = read_pem(options.certificate);
-  if (!certificate) return certificate.error();
-  auto key = read_pem(options.key);
-  if (!key) return key.error();
-  grpc::SslServerCredentialsOptions ssl(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  ssl.pem_root_certs = *ca;
-  ssl.pem_key_cert_pairs.push_back({*key, *certificate});
-  return grpc::SslServerCredentials(ssl);
+/// gRPC logs on stderr in a format of its own; its lines are for debugging only, for every failure
+/// is reported as an error of ours as well.
+Log* grpc_sink = nullptr;
+void forward_grpc_line(gpr_log_func_args* line) {
+  if (grpc_sink != nullptr) grpc_sink->debug("grpc", line->message);
 }
 
 /// A driver with what it lives on.
@@ -99,39 +84,34 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
 #endif
 }
 
-int serve(const Options& options) {
-  SystemClock clock;
-  Log log(clock, options.log_level);
-  std::error_code failed;
-  std::filesystem::create_directories(options.state_directory, failed);
-  if (failed) {
-    return fail(make_error(Code::Unavailable,
-                           "cannot make " + options.state_directory + ": " + failed.message(),
-                           "give another --state-dir"));
+Result<ServerOptions> server_options(const Options& options, const Clock& clock) {
+  ServerOptions with;
+  with.listen = options.listen;
+  with.controller = options.controller;
+  if (!options.insecure) {
+    auto tls =
+        load_tls({options.ca, options.certificate, options.key}, options.name, clock.wall_now());
+    if (!tls) return tls.error();
+    with.tls = *tls;
   }
-  auto with = credentials(options);
-  if (!with) return fail(with.error());
-  auto backend =
-      options.driver == "sim" ? make_sim(options, clock) : make_libvirt(options, clock, log);
-  if (!backend) return fail(backend.error());
+  return with;
+}
 
-  Service service(*backend->driver);
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(options.listen.text(), *with, &port);
-  // Else a second agent would share the port with the first and each get half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
-  builder.RegisterService(&service);
-  auto server = builder.BuildAndStart();
-  if (!server || port == 0) {
-    return fail(make_error(Code::Unavailable,
-                           "cannot listen on " + options.listen.text() +
-                               ": the port is taken, or the address is not of this host",
-                           "end the other process, or give another --listen"));
-  }
-  log.info("agent", "host '" + options.name + "' (" + options.driver + "), listening on " +
-                        options.listen.host + ":" + std::to_string(port));
+Status make_state_directory(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::create_directories(path, failed);
+  if (!failed) return ok_status();
+  return make_error(Code::Unavailable, "can't make '" + path + "': " + failed.message(),
+                    "give another --state-dir");
+}
+
+/// A call that hangs in the hypervisor can't be called back. Everything is found again by asking,
+/// so an end without waiting for it loses nothing.
+void end_at_once(int) {
+  _exit(0);
+}
+
+void await_end(Server& server, Log& log) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
@@ -139,9 +119,30 @@ int serve(const Options& options) {
   int got = 0;
   sigwait(&ends, &got);
   log.info("agent", "ending; VMs and migrations go on");
-  server->Shutdown(
-      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(2, GPR_TIMESPAN)));
-  server->Wait();
+  signal(SIGALRM, end_at_once);
+  alarm(kLastCallsEndWithin);
+  server.shutdown(Milliseconds{2'000});
+}
+
+int serve(const Options& options) {
+  static SystemClock clock;  // outlives the threads of gRPC, which log
+  static Log log(clock, options.log_level);
+  grpc_sink = &log;
+  gpr_set_log_function(forward_grpc_line);
+  auto with = server_options(options, clock);
+  if (!with) return fail(with.error());
+  if (options.driver != "sim") {
+    if (auto made = make_state_directory(options.state_directory); !made) {
+      return fail(made.error());
+    }
+  }
+  auto backend =
+      options.driver == "sim" ? make_sim(options, clock) : make_libvirt(options, clock, log);
+  if (!backend) return fail(backend.error());
+  auto server = start_server(*with, *backend->driver, log);
+  if (!server) return fail(server.error());
+  log.info("agent", "host '" + options.name + "' with driver " + options.driver);
+  await_end(**server, log);
   return 0;
 }
 

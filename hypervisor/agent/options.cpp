@@ -13,8 +13,8 @@ std::string check_endpoint(const std::string& text) {
 
 /// What only several options together can tell; "" means fine.
 std::string contradiction(const Options& options) {
-  const bool loopback =
-      options.listen.host.starts_with("127.") || options.listen.host == "localhost";
+  const std::string& host = options.listen.host;
+  const bool loopback = host.starts_with("127.") || host == "localhost" || host == "[::1]";
   if (options.insecure) {
     return loopback ? "" : "--insecure is for loopback only: give --ca, --cert and --key";
   }
@@ -41,6 +41,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       "The agent keeps nothing that can't be read again from the hypervisor: it may be restarted "
       "at any time,\n"
       "VMs and running migrations go on.\n"
+      "Exit codes: 0 ended by SIGTERM or SIGINT, 1 can't serve, 2 wrong usage.\n"
       "Example:\n"
       "  mare-agent --name h1 --listen 10.20.0.11:7412 --migration-address 10.20.0.11 --bridge br0 "
       "\\\n"
@@ -67,10 +68,12 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::Range(0, 65536));
   app.add_option("--state-dir", options.state_directory, "Consoles and other files of VMs")
       ->capture_default_str();
-  app.add_option("--ca", options.ca, "CA of mared's certificate (PEM)")->check(CLI::ExistingFile);
-  app.add_option("--cert", options.certificate, "This agent's certificate (PEM)")
-      ->check(CLI::ExistingFile);
-  app.add_option("--key", options.key, "Its key (PEM)")->check(CLI::ExistingFile);
+  app.add_option("--ca", options.ca, "CA of mared's and this agent's certificates (PEM)");
+  app.add_option("--cert", options.certificate, "This agent's certificate (PEM)");
+  app.add_option("--key", options.key, "Its key (PEM)");
+  app.add_option("--controller-name", options.controller,
+                 "Common name of the one certificate that may command this agent")
+      ->capture_default_str();
   app.add_flag("--insecure", options.insecure, "No TLS; on loopback only, for tests");
   app.add_flag("--no-announce", silent, "Send no gratuitous ARP; for experiments only");
   app.add_option("--log-level", level, "debug, info, warning or error")

@@ -23,6 +23,7 @@ struct Options {
   std::string ca;
   std::string certificate;
   std::string key;
+  std::string controller = "controller";
   bool insecure = false;
   bool announce = true;
   LogLevel log_level = LogLevel::Info;

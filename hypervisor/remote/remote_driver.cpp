@@ -2,11 +2,9 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "agent.grpc.pb.h"
 #include "hypervisor/agent/convert.h"
+#include "hypervisor/agent/tls_files.h"
 
 namespace mare::remote {
 namespace {
@@ -17,33 +15,26 @@ using agent::to_wire;
 
 enum class Kind : std::uint8_t { Read, Change, Save };
 
-Result<std::string> read_pem(const std::string& path, const char* what) {
-  const std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().find("-----BEGIN") == std::string::npos) {
-    return make_error(Code::InvalidArgument,
-                      std::string("the ") + what + " '" + path + "' can't be read as PEM",
-                      "make certificates as docs/agent.md says; the lab makes its own");
-  }
-  return text.str();
+/// Whether a call of that status may have been at the agent. These are gRPC's own words for a call
+/// that found no connection; its code for them, UNAVAILABLE, is also that of a connection that
+/// broke. Where the words are others, the worse is assumed.
+bool never_left(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return false;
+  const std::string& text = status.error_message();
+  return text.starts_with("failed to connect") || text.starts_with("DNS resolution failed");
 }
 
-Result<std::shared_ptr<grpc::ChannelCredentials>> credentials(const RemoteOptions& options) {
-  if (options.insecure) return grpc::InsecureChannelCredentials();
-  auto ca = read_pem(options.ca, "CA certificate");
-  if (!ca) return ca.error();
-  auto certificate = read_pem(options.certificate, "certificate");
-  if (!certificate) return certificate.error();
-  auto key = read_pem(options.key, "key");
-  if (!key) return key.error();
-  return grpc::SslCredentials({*ca, *key, *certificate});
+gpr_timespec from_now(Milliseconds limit) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_millis(limit.count(), GPR_TIMESPAN));
 }
 
 class RemoteDriver final : public Driver {
  public:
   RemoteDriver(RemoteOptions options, std::shared_ptr<grpc::Channel> channel)
-      : options_(std::move(options)), stub_(pb::Agent::NewStub(std::move(channel))) {}
+      : options_(std::move(options)),
+        channel_(std::move(channel)),
+        stub_(pb::Agent::NewStub(channel_)) {}
 
   Result<HostFacts> facts() override {
     return ask<HostFacts, pb::HostFacts>(&pb::Agent::Stub::Facts, pb::Empty{});
@@ -123,12 +114,11 @@ class RemoteDriver final : public Driver {
 
   template <typename Request, typename Reply>
   Status call(Kind kind, Method<Request, Reply> method, const Request& request, Reply* reply) {
+    if (auto connected = await_connection(); !connected) return connected;
     grpc::ClientContext context;
-    const Milliseconds limit = kind == Kind::Read     ? options_.read_deadline
-                               : kind == Kind::Change ? options_.change_deadline
-                                                      : options_.save_deadline;
-    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                      gpr_time_from_millis(limit.count(), GPR_TIMESPAN)));
+    context.set_deadline(from_now(kind == Kind::Read     ? options_.read_deadline
+                                  : kind == Kind::Change ? options_.change_deadline
+                                                         : options_.save_deadline));
     const grpc::Status status = (stub_.get()->*method)(&context, request, reply);
     if (status.ok()) return ok_status();
     return failure(kind, context, status);
@@ -147,6 +137,32 @@ class RemoteDriver final : public Driver {
     return call(Kind::Change, method, request, &reply);
   }
 
+  /// Waits while a connection is being made, so that a deadline that passes afterwards means that
+  /// the request had left, and one that passes here means that it had not. A connection that was
+  /// refused is not waited for: the call itself then says why, at once.
+  Status await_connection() {
+    const gpr_timespec deadline = from_now(options_.connect_deadline);
+    while (true) {
+      const grpc_connectivity_state state = channel_->GetState(true);
+      if (state != GRPC_CHANNEL_IDLE && state != GRPC_CHANNEL_CONNECTING) return ok_status();
+      if (!channel_->WaitForStateChange(state, deadline)) {
+        return unreachable("no connection within " +
+                           std::to_string(options_.connect_deadline.count()) + " ms");
+      }
+    }
+  }
+
+  std::string agent() const {
+    return "the agent of host '" + options_.name + "' at " + options_.address;
+  }
+
+  Error unreachable(const std::string& why) const {
+    return make_error(Code::Unavailable, agent() + " can't be reached: " + why,
+                      "is mare-agent running there, with a certificate of the same CA that carries "
+                      "the name '" +
+                          options_.name + "'?");
+  }
+
   Error failure(Kind kind, const grpc::ClientContext& context, const grpc::Status& status) const {
     const auto& trailer = context.GetServerTrailingMetadata();
     const auto detail = trailer.find(agent::kErrorKey);
@@ -154,45 +170,66 @@ class RemoteDriver final : public Driver {
       auto error = agent::error_from_detail({detail->second.data(), detail->second.size()});
       if (error) return *error;
     }
-    const std::string where = "agent of '" + options_.name + "' at " + options_.address;
-    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
-        status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
-      return make_error(Code::Unauthenticated, where + ": " + status.error_message());
+    const std::string& why = status.error_message();
+    switch (status.error_code()) {
+      // gRPC's own refusals: the service was not called.
+      case grpc::StatusCode::UNAUTHENTICATED:
+      case grpc::StatusCode::PERMISSION_DENIED:
+        return make_error(Code::Unauthenticated, agent() + " refuses this certificate: " + why,
+                          "use the controller's certificate");
+      case grpc::StatusCode::UNIMPLEMENTED:
+        return make_error(Code::Unsupported, agent() + " does not know this call: " + why,
+                          "install the same version on all hosts");
+      default:
+        break;
     }
-    // gRPC's own text for a call that found no connection; everything else may have reached the
-    // agent.
-    const bool never_left = status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-                            status.error_message().starts_with("failed to connect");
-    if (never_left || kind == Kind::Read) {
-      return make_error(Code::Unavailable, where + " does not answer: " + status.error_message(),
-                        "is mare-agent running there, with certificates of the same CA?");
+    if (never_left(status)) return unreachable(why);
+    if (kind == Kind::Read) {
+      return make_error(Code::Unavailable, agent() + " did not answer: " + why,
+                        "is the host up and mare-agent running there?");
     }
     return make_error(Code::OutcomeUnknown,
-                      where + " broke off: " + status.error_message() + "; it may be done or not");
+                      agent() + " did not answer: " + why + "; it may be done or not");
   }
 
   const RemoteOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<pb::Agent::Stub> stub_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Driver>> make_remote_driver(const RemoteOptions& options, Clock& /*clock*/,
+Result<std::unique_ptr<Driver>> make_remote_driver(const RemoteOptions& options, Clock& clock,
                                                    Log& /*log*/) {
-  auto with = credentials(options);
-  if (!with) return with.error();
+  if (auto address = Endpoint::parse(options.address); !address) {
+    Error error = address.error();
+    error.field = "address";
+    return error;
+  }
+  auto credentials = grpc::InsecureChannelCredentials();
+  if (!options.insecure) {
+    auto tls =
+        agent::load_tls({options.ca, options.certificate, options.key}, "", clock.wall_now());
+    if (!tls) return tls.error();
+    credentials = grpc::SslCredentials({tls->ca, tls->key, tls->certificate});
+  }
   grpc::ChannelArguments arguments;
   // A restarted agent should be seen at once: gRPC's own back-off goes up to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
+  // Despite its name the time that one attempt may take, TLS on a busy host included.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(options.connect_deadline.count()));
+  // While a call waits, so that a host that lost its power is noticed during a long save().
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3'000);
-  // One connection an agent, even when two drivers of one address exist for a moment.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+  // No retries under the hood: the engine decides what is asked twice.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  // A connection of its own: with another certificate or host name none may be shared.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (!options.insecure) arguments.SetSslTargetNameOverride(options.name);
-  auto channel = grpc::CreateCustomChannel(options.address, *with, arguments);
+  auto channel = grpc::CreateCustomChannel(options.address, credentials, arguments);
   return std::unique_ptr<Driver>(std::make_unique<RemoteDriver>(options, std::move(channel)));
 }
 

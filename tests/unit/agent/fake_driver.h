@@ -1,0 +1,113 @@
+// A driver that remembers what it was asked and answers what it was told.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "hypervisor/driver.h"
+
+namespace mare::agent::test {
+
+class FakeDriver final : public Driver {
+ public:
+  // Set before the calls; read and written by them under the mutex.
+  std::optional<Error> error;
+  HostFacts facts_answer;
+  std::vector<VmObservation> list_answer;
+  VmObservation observe_answer;
+  VmStatistics statistics_answer;
+  IncomingEndpoint endpoint_answer;
+  OutgoingStatus outgoing_answer;
+  ArrivalReport arrival_answer;
+  /// Called first in every call, outside the mutex, with the method's name.
+  std::function<void(const std::string&)> hook = [](const std::string&) {};
+
+  std::vector<std::string> calls;
+  VmKey key;
+  VmSpec spec;
+  MigrationTicket ticket;
+  IncomingEndpoint endpoint;
+  std::string path;
+
+  Result<HostFacts> facts() override {
+    return answer("facts", [&] { return facts_answer; });
+  }
+  Result<std::vector<VmObservation>> list() override {
+    return answer("list", [&] { return list_answer; });
+  }
+  Result<VmObservation> observe(const VmKey& vm) override {
+    return answer("observe", [&] { return key = vm, observe_answer; });
+  }
+  Status start(const VmSpec& vm) override {
+    return done("start", [&] { spec = vm; });
+  }
+  Status destroy(const VmKey& vm) override {
+    return done("destroy", [&] { key = vm; });
+  }
+  Status pause(const VmKey& vm) override {
+    return done("pause", [&] { key = vm; });
+  }
+  Status resume(const VmKey& vm) override {
+    return done("resume", [&] { key = vm; });
+  }
+  Status save(const VmKey& vm, const std::string& to) override {
+    return done("save", [&] { key = vm, path = to; });
+  }
+  Status restore(const VmSpec& vm, const std::string& from) override {
+    return done("restore", [&] { spec = vm, path = from; });
+  }
+  Result<VmStatistics> statistics(const VmKey& vm) override {
+    return answer("statistics", [&] { return key = vm, statistics_answer; });
+  }
+  Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& with) override {
+    return answer("prepare_incoming", [&] { return ticket = with, endpoint_answer; });
+  }
+  Status begin_outgoing(const MigrationTicket& with, const IncomingEndpoint& to) override {
+    return done("begin_outgoing", [&] { ticket = with, endpoint = to; });
+  }
+  Result<OutgoingStatus> outgoing(const VmKey& vm) override {
+    return answer("outgoing", [&] { return key = vm, outgoing_answer; });
+  }
+  Status cancel_outgoing(const VmKey& vm) override {
+    return done("cancel_outgoing", [&] { key = vm; });
+  }
+  Result<ArrivalReport> arrival(const VmKey& vm) override {
+    return answer("arrival", [&] { return key = vm, arrival_answer; });
+  }
+  Status discard_incoming(const VmKey& vm) override {
+    return done("discard_incoming", [&] { key = vm; });
+  }
+  Status announce(const VmSpec& vm) override {
+    return done("announce", [&] { spec = vm; });
+  }
+
+  std::vector<std::string> take_calls() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(calls, {});
+  }
+
+ private:
+  template <typename Work>
+  auto answer(const std::string& name, const Work& work) -> Result<decltype(work())> {
+    hook(name);
+    const std::lock_guard lock(mutex_);
+    calls.push_back(name);
+    auto value = work();
+    if (error) return *error;
+    return value;
+  }
+  template <typename Work>
+  Status done(const std::string& name, const Work& work) {
+    hook(name);
+    const std::lock_guard lock(mutex_);
+    calls.push_back(name);
+    work();
+    return error ? Status(*error) : ok_status();
+  }
+
+  std::mutex mutex_;
+};
+
+}  // namespace mare::agent::test

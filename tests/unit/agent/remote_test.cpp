@@ -1,0 +1,260 @@
+// Both ends over loopback with mutual TLS: every method, every field, every refusal.
+#include "hypervisor/remote/remote_driver.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "agent.grpc.pb.h"
+#include "hypervisor/agent/convert.h"
+#include "hypervisor/agent/server.h"
+#include "tests/unit/agent/fake_driver.h"
+#include "tests/unit/agent/pki.h"
+#include "tests/unit/agent/samples.h"
+
+namespace mare::agent::test {
+namespace {
+
+class Remote : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto tls = load_tls(pki().issue("h1"), "h1", clock_.wall_now());
+    ASSERT_TRUE(tls.ok()) << tls.error().text();
+    ServerOptions options;
+    options.listen = {"127.0.0.1", 0};
+    options.tls = *tls;
+    auto server = start_server(options, fake_, log_);
+    ASSERT_TRUE(server.ok()) << server.error().text();
+    server_ = std::move(*server);
+    driver_ = connect("h1", "controller");
+  }
+
+  std::unique_ptr<Driver> connect(const std::string& host, const std::string& as) {
+    const auto paths = pki().issue(as);
+    remote::RemoteOptions options;
+    options.name = host;
+    options.address = address();
+    options.ca = paths.ca;
+    options.certificate = paths.certificate;
+    options.key = paths.key;
+    auto driver = remote::make_remote_driver(options, clock_, log_);
+    EXPECT_TRUE(driver.ok()) << driver.error().text();
+    return driver ? std::move(*driver) : nullptr;
+  }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(server_->port()); }
+
+  /// A call by a client that is not ours, with whatever certificate.
+  grpc::Status intrude(const grpc::SslCredentialsOptions& with) {
+    grpc::ChannelArguments arguments;
+    arguments.SetSslTargetNameOverride("h1");
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    auto stub = pb::Agent::NewStub(
+        grpc::CreateCustomChannel(address(), grpc::SslCredentials(with), arguments));
+    grpc::ClientContext context;
+    pb::Empty reply;
+    return stub->Destroy(&context, to_wire(full_key()), &reply);
+  }
+
+  SystemClock clock_;
+  Log log_{clock_, LogLevel::Error};
+  FakeDriver fake_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Driver> driver_;
+};
+
+TEST_F(Remote, EveryReadingCall) {
+  fake_.facts_answer = full_facts();
+  fake_.observe_answer = full_observation();
+  fake_.list_answer = {full_observation(), full_observation(), VmObservation{}};
+  fake_.statistics_answer = full_statistics();
+  fake_.outgoing_answer = full_outgoing();
+  fake_.arrival_answer = full_arrival();
+
+  auto facts = driver_->facts();
+  ASSERT_TRUE(facts.ok()) << facts.error().text();
+  EXPECT_TRUE(same(*facts, full_facts()));
+  auto list = driver_->list();
+  ASSERT_TRUE(list.ok()) << list.error().text();
+  ASSERT_EQ(list->size(), 3U);
+  EXPECT_TRUE(same((*list)[1], full_observation()));
+  EXPECT_TRUE(same((*list)[2], VmObservation{}));
+  auto seen = driver_->observe(full_key());
+  ASSERT_TRUE(seen.ok()) << seen.error().text();
+  EXPECT_TRUE(same(*seen, full_observation()));
+  EXPECT_TRUE(same(fake_.key, full_key()));
+  auto statistics = driver_->statistics(full_key());
+  ASSERT_TRUE(statistics.ok()) << statistics.error().text();
+  EXPECT_TRUE(same(*statistics, full_statistics()));
+  auto outgoing = driver_->outgoing(full_key());
+  ASSERT_TRUE(outgoing.ok()) << outgoing.error().text();
+  EXPECT_TRUE(same(*outgoing, full_outgoing()));
+  auto arrival = driver_->arrival(full_key());
+  ASSERT_TRUE(arrival.ok()) << arrival.error().text();
+  EXPECT_TRUE(same(*arrival, full_arrival()));
+  EXPECT_EQ(fake_.take_calls(), (std::vector<std::string>{"facts", "list", "observe", "statistics",
+                                                          "outgoing", "arrival"}));
+}
+
+TEST_F(Remote, EveryCallWithAKey) {
+  using Method = Status (Driver::*)(const VmKey&);
+  const std::vector<std::pair<std::string, Method>> methods{
+      {"destroy", &Driver::destroy},
+      {"pause", &Driver::pause},
+      {"resume", &Driver::resume},
+      {"cancel_outgoing", &Driver::cancel_outgoing},
+      {"discard_incoming", &Driver::discard_incoming}};
+  for (const auto& [name, method] : methods) {
+    fake_.key = {};
+    const auto done = (driver_.get()->*method)(full_key());
+    EXPECT_TRUE(done.ok()) << name;
+    EXPECT_TRUE(same(fake_.key, full_key())) << name;
+    EXPECT_EQ(fake_.take_calls(), std::vector<std::string>{name});
+  }
+}
+
+TEST_F(Remote, EveryCallWithMore) {
+  EXPECT_TRUE(driver_->start(full_spec()).ok());
+  EXPECT_TRUE(same(fake_.spec, full_spec()));
+  fake_.spec = {};
+  EXPECT_TRUE(driver_->announce(full_spec()).ok());
+  EXPECT_TRUE(same(fake_.spec, full_spec()));
+  EXPECT_TRUE(driver_->save(full_key(), "/saved/a \xff").ok());
+  EXPECT_TRUE(same(fake_.key, full_key()));
+  EXPECT_EQ(fake_.path, "/saved/a \xff");
+  fake_.spec = {};
+  EXPECT_TRUE(driver_->restore(full_spec(), "/saved/b").ok());
+  EXPECT_TRUE(same(fake_.spec, full_spec()));
+  EXPECT_EQ(fake_.path, "/saved/b");
+
+  fake_.endpoint_answer = {"qemu+tcp://10.77.0.12/system"};
+  auto endpoint = driver_->prepare_incoming(full_ticket());
+  ASSERT_TRUE(endpoint.ok()) << endpoint.error().text();
+  EXPECT_EQ(endpoint->uri, "qemu+tcp://10.77.0.12/system");
+  EXPECT_TRUE(same(fake_.ticket, full_ticket()));
+  fake_.ticket = {};
+  EXPECT_TRUE(driver_->begin_outgoing(full_ticket(), {"tcp:10.77.0.12:49152"}).ok());
+  EXPECT_TRUE(same(fake_.ticket, full_ticket()));
+  EXPECT_EQ(fake_.endpoint.uri, "tcp:10.77.0.12:49152");
+  EXPECT_EQ(fake_.take_calls(), (std::vector<std::string>{"start", "announce", "save", "restore",
+                                                          "prepare_incoming", "begin_outgoing"}));
+}
+
+TEST_F(Remote, ErrorsTravelWhole) {
+  for (int i = 0; i <= static_cast<int>(Code::Internal); ++i) {
+    fake_.error = Error{static_cast<Code>(i), "VM 'demo-7': \xff\n no", "memory", "use less"};
+    for (const Error& error : {driver_->destroy(full_key()).error(), driver_->facts().error(),
+                               driver_->prepare_incoming(full_ticket()).error()}) {
+      EXPECT_EQ(error.code, fake_.error->code);
+      EXPECT_EQ(error.message, fake_.error->message);
+      EXPECT_EQ(error.field, "memory");
+      EXPECT_EQ(error.remedy, "use less");
+    }
+  }
+}
+
+TEST_F(Remote, LongErrorsStillArrive) {
+  fake_.error = Error{Code::Conflict, std::string(100'000, 'm'), std::string(10'000, 'f'),
+                      std::string(10'000, 'r')};
+  const auto error = driver_->destroy(full_key()).error();
+  EXPECT_EQ(error.code, Code::Conflict) << error.text();
+  EXPECT_TRUE(error.message.starts_with("mmm"));
+  fake_.error->message = std::string(100'000, '\xff');
+  EXPECT_EQ(driver_->destroy(full_key()).error().code, Code::Conflict);
+}
+
+TEST_F(Remote, ManyCallsAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 20; ++j) good += driver_->pause(full_key()).ok() ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(good, 320);
+}
+
+TEST_F(Remote, OnlyTheControllerMayCommand) {
+  auto driver = connect("h1", "h2");  // the certificate of another host, same CA
+  for (const Error& error : {driver->destroy(full_key()).error(), driver->facts().error()}) {
+    EXPECT_EQ(error.code, Code::Unauthenticated) << error.text();
+    EXPECT_NE(error.message.find("controller"), std::string::npos) << error.text();
+  }
+  EXPECT_TRUE(fake_.take_calls().empty());
+}
+
+TEST_F(Remote, AnotherHostsCertificateIsRefused) {
+  auto driver = connect("h2", "controller");  // expects h2, h1 answers
+  const auto error = driver->destroy(full_key()).error();
+  EXPECT_EQ(error.code, Code::Unavailable) << error.text();
+  EXPECT_NE(error.text().find("'h2'"), std::string::npos);
+  EXPECT_TRUE(fake_.take_calls().empty());
+}
+
+TEST_F(Remote, IntrudersAreRefused) {
+  const std::string ca = read_text(pki().path("main-ca.pem"));
+  const auto good = pki().issue("controller");
+  const auto forged = pki().issue("controller", "other");
+  // The control: the same client with the right files gets through.
+  EXPECT_TRUE(intrude({ca, read_text(good.key), read_text(good.certificate)}).ok());
+  EXPECT_EQ(fake_.take_calls().size(), 1U);
+  EXPECT_FALSE(intrude({ca, "", ""}).ok()) << "no certificate";
+  EXPECT_FALSE(intrude({ca, read_text(forged.key), read_text(forged.certificate)}).ok())
+      << "a certificate of another CA";
+  auto plain =
+      pb::Agent::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  pb::Empty reply;
+  EXPECT_FALSE(plain->Destroy(&context, to_wire(full_key()), &reply).ok()) << "no TLS";
+  EXPECT_TRUE(fake_.take_calls().empty());
+}
+
+TEST_F(Remote, AServerOfAnotherCaIsRefused) {
+  const auto paths = pki().issue("controller", "other");
+  remote::RemoteOptions options;
+  options.name = "h1";
+  options.address = address();
+  options.ca = paths.ca;
+  options.certificate = paths.certificate;
+  options.key = paths.key;
+  auto driver = remote::make_remote_driver(options, clock_, log_);
+  ASSERT_TRUE(driver.ok()) << driver.error().text();
+  EXPECT_EQ((*driver)->destroy(full_key()).error().code, Code::Unavailable);
+  EXPECT_TRUE(fake_.take_calls().empty());
+}
+
+TEST_F(Remote, BadOptions) {
+  remote::RemoteOptions options;
+  options.name = "h1";
+  options.address = "10.77.0.11";
+  EXPECT_EQ(remote::make_remote_driver(options, clock_, log_).error().field, "address");
+  options.address = "10.77.0.11:7412";
+  options.ca = "/nowhere/ca.pem";
+  auto missing = remote::make_remote_driver(options, clock_, log_);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, Code::InvalidArgument);
+  EXPECT_NE(missing.error().message.find("/nowhere/ca.pem"), std::string::npos);
+}
+
+TEST_F(Remote, TakenPortIsNamed) {
+  ServerOptions options;
+  options.listen = {"127.0.0.1", static_cast<std::uint16_t>(server_->port())};
+  auto second = start_server(options, fake_, log_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Code::Unavailable);
+  EXPECT_NE(second.error().message.find("port " + std::to_string(server_->port()) + " is taken"),
+            std::string::npos)
+      << second.error().text();
+  options.listen = {"192.0.2.1", 0};
+  auto foreign = start_server(options, fake_, log_);
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_NE(foreign.error().message.find("192.0.2.1 is not an address of this host"),
+            std::string::npos)
+      << foreign.error().text();
+}
+
+}  // namespace
+}  // namespace mare::agent::test

@@ -1,0 +1,152 @@
+#include "tests/unit/agent/samples.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace mare::agent::test {
+
+VmKey full_key() {
+  return {VmId{"demo-7"}, "0b6e7a9c-3a43-4f0e-9d62-1b2f3c4d5e6f"};
+}
+
+VmSpec full_spec() {
+  VmSpec spec;
+  spec.id = VmId{"demo-7"};
+  spec.uuid = "0b6e7a9c-3a43-4f0e-9d62-1b2f3c4d5e6f";
+  spec.mac = MacAddress{{0x52, 0x54, 0x00, 0xab, 0xcd, 0xef}};
+  spec.ip = Ipv4Address{0xfa4d0102};
+  spec.memory = Bytes{5'000'000'001};
+  spec.vcpus = 3;
+  spec.kernel = "/images/a b/vmlinuz";
+  spec.initrd = "/images/\xff\xfe/initrd.img";  // a path need not be UTF-8
+  spec.kernel_args = "mare.ip=10.77.1.2/16 quiet";
+  return spec;
+}
+
+HostFacts full_facts() {
+  HostFacts facts;
+  facts.hypervisor = "qemu 10.0.2 (tcg), libvirt 11.3.0";
+  facts.memory = Bytes{6'000'000'001};
+  facts.cpus = 5;
+  facts.vm_overhead = Bytes{201};
+  facts.accelerated = true;
+  facts.live_migration = true;
+  facts.live_migration_why = "too old";
+  facts.agent_version = "0.1.0";
+  return facts;
+}
+
+VmObservation full_observation() {
+  VmObservation seen;
+  seen.key = full_key();
+  seen.copy = Copy::Paused;
+  seen.sending = true;
+  seen.memory = Bytes{202};
+  seen.console_faults = 4;
+  seen.console_first_fault = "[ 1.5] Oops: \x80\xff garbled";
+  return seen;
+}
+
+VmStatistics full_statistics() {
+  return {Microseconds{301}, Bytes{302}, 303, 304};
+}
+
+MigrationTicket full_ticket() {
+  return {OperationId{"op-17"}, full_spec(), BytesPerSecond{12.5e6}, Milliseconds{305}};
+}
+
+OutgoingStatus full_outgoing() {
+  OutgoingStatus status;
+  status.phase = OutgoingPhase::Switching;
+  status.operation = OperationId{"op-17"};
+  status.error = "internal error: \xc3 broken";
+  for (int i = 1; i <= 3; ++i) {
+    status.rounds.push_back(Round{i, Microseconds{400 + i}, Microseconds{410 + i},
+                                  Bytes{static_cast<std::uint64_t>(420 + i)},
+                                  Bytes{static_cast<std::uint64_t>(430 + i)}, 440.5 + i});
+  }
+  status.memory_total = Bytes{451};
+  status.transferred = Bytes{452};
+  status.remaining = Bytes{453};
+  status.dirty_bytes_per_s = 454.25;
+  status.elapsed = Microseconds{455};
+  status.paused_at = WallTime{1'795'000'000'000'456};
+  return status;
+}
+
+ArrivalReport full_arrival() {
+  ArrivalReport report;
+  report.seen = full_observation();
+  report.downtime = Microseconds{501};
+  report.total_time = Microseconds{502};
+  report.transferred = Bytes{503};
+  report.resumed_at = WallTime{1'795'000'000'000'504};
+  report.announced_at = WallTime{1'795'000'000'000'505};
+  report.announcements = 6;
+  return report;
+}
+
+bool same(const VmKey& a, const VmKey& b) {
+  const auto& [id, uuid] = a;
+  return std::tie(id, uuid) == std::tie(b.id, b.uuid);
+}
+
+bool same(const VmSpec& a, const VmSpec& b) {
+  const auto& [id, uuid, mac, ip, memory, vcpus, kernel, initrd, kernel_args] = a;
+  return std::tie(id, uuid, mac, ip, memory, vcpus, kernel, initrd, kernel_args) ==
+         std::tie(b.id, b.uuid, b.mac, b.ip, b.memory, b.vcpus, b.kernel, b.initrd, b.kernel_args);
+}
+
+bool same(const HostFacts& a, const HostFacts& b) {
+  const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, version] = a;
+  return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, version) ==
+         std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
+                  b.live_migration_why, b.agent_version);
+}
+
+bool same(const VmObservation& a, const VmObservation& b) {
+  const auto& [key, copy, sending, memory, faults, first] = a;
+  return same(key, b.key) &&
+         std::tie(copy, sending, memory, faults, first) ==
+             std::tie(b.copy, b.sending, b.memory, b.console_faults, b.console_first_fault);
+}
+
+bool same(const VmStatistics& a, const VmStatistics& b) {
+  const auto& [cpu, resident, received, sent] = a;
+  return std::tie(cpu, resident, received, sent) ==
+         std::tie(b.cpu_time, b.resident, b.received_bytes, b.sent_bytes);
+}
+
+bool same(const MigrationTicket& a, const MigrationTicket& b) {
+  const auto& [operation, vm, bandwidth, downtime] = a;
+  return same(vm, b.vm) && std::tie(operation, bandwidth, downtime) ==
+                               std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
+}
+
+bool same(const Round& a, const Round& b) {
+  const auto& [index, started, duration, sent, remaining, dirty] = a;
+  return std::tie(index, started, duration, sent, remaining, dirty) ==
+         std::tie(b.index, b.started, b.duration, b.sent, b.remaining, b.dirty_bytes_per_s);
+}
+
+bool same(const OutgoingStatus& a, const OutgoingStatus& b) {
+  const auto& [phase, operation, error, rounds, total, transferred, remaining, dirty, elapsed,
+               paused_at] = a;
+  const bool rounds_same =
+      std::equal(rounds.begin(), rounds.end(), b.rounds.begin(), b.rounds.end(),
+                 [](const Round& x, const Round& y) { return same(x, y); });
+  return rounds_same && std::tie(phase, operation, error, total, transferred, remaining, dirty,
+                                 elapsed, paused_at) ==
+                            std::tie(b.phase, b.operation, b.error, b.memory_total, b.transferred,
+                                     b.remaining, b.dirty_bytes_per_s, b.elapsed, b.paused_at);
+}
+
+bool same(const ArrivalReport& a, const ArrivalReport& b) {
+  const auto& [seen, downtime, total, transferred, resumed, announced, announcements] = a;
+  return same(seen, b.seen) &&
+         std::tie(downtime, total, transferred, resumed, announced, announcements) ==
+             std::tie(b.downtime, b.total_time, b.transferred, b.resumed_at, b.announced_at,
+                      b.announcements);
+}
+
+}  // namespace mare::agent::test

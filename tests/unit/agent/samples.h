@@ -1,0 +1,28 @@
+// Values with every field set, no two alike where a mix-up could hide, and comparisons that stop
+// compiling when a struct gets a field that they do not know.
+#pragma once
+
+#include "hypervisor/driver.h"
+
+namespace mare::agent::test {
+
+VmKey full_key();
+VmSpec full_spec();
+HostFacts full_facts();
+VmObservation full_observation();
+VmStatistics full_statistics();
+MigrationTicket full_ticket();
+OutgoingStatus full_outgoing();
+ArrivalReport full_arrival();
+
+bool same(const VmKey& a, const VmKey& b);
+bool same(const VmSpec& a, const VmSpec& b);
+bool same(const HostFacts& a, const HostFacts& b);
+bool same(const VmObservation& a, const VmObservation& b);
+bool same(const VmStatistics& a, const VmStatistics& b);
+bool same(const MigrationTicket& a, const MigrationTicket& b);
+bool same(const Round& a, const Round& b);
+bool same(const OutgoingStatus& a, const OutgoingStatus& b);
+bool same(const ArrivalReport& a, const ArrivalReport& b);
+
+}  // namespace mare::agent::test
