@@ -184,6 +184,20 @@ class Hpl(ExampleTest):
             self.assertIn(grid, result.stdout)
             self.assertIn("residual check PASSED", result.stdout)
 
+    @unittest.skipUnless(shutil.which("hpcc"), "hpcc is not installed")
+    def test_every_repetition_is_checked(self) -> None:
+        result = mpirun(2, program("mare-hpl"), "--n", "100", "--repeat", "3", folder=self.folder)
+        self.assert_right(result)
+        self.assertEqual(result.stdout.count("PASSED\n"), 4, result.stdout)
+        self.assertIn("section HPL\n", result.stdout)
+
+    def test_one_of_several_is_missing(self) -> None:
+        path = self.fake_hpcc("||Ax-b||_oo/(eps*N)= 0.1 ...... PASSED")
+        result = run(program("mare-hpl"), "--repeat", "2", folder=self.folder, PATH=path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("1 of 2 passed", result.stdout)
+        self.assertEqual(run(program("mare-hpl"), folder=self.folder, PATH=path).returncode, 0)
+
     def test_a_failed_residual(self) -> None:
         path = self.fake_hpcc("||Ax-b||_oo/(eps*N)= 99.0 ...... FAILED")
         result = run(program("mare-hpl"), folder=self.folder, PATH=path)
@@ -203,7 +217,7 @@ class Hpl(ExampleTest):
     def test_wrong_use(self) -> None:
         path = self.fake_hpcc("")
         for wrong in (["--n"], ["--n", "0"], ["--n", "x"], ["--nonsense"], ["--p", "2"], ["--p", "2", "--q", "2"],
-                      ["--n", "9999999999999999999999"]):
+                      ["--n", "9999999999999999999999"], ["--repeat", "21"]):
             self.assertEqual(run(program("mare-hpl"), *wrong, folder=self.folder, PATH=path).returncode, 2, wrong)
 
 
