@@ -1,0 +1,160 @@
+"""kill -9 of mared, of the source's agent and of the destination's, in every state of a migration.
+
+mared's failpoints stop it right after it committed a state: "kill" ends it there, "hold" keeps its
+engine there while an agent is killed. One MPI job runs through all of it. After each case: the VM
+runs once (both libvirts are asked), the operation's row tells an end, the job advances.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import unittest
+
+from lib.cluster import Cluster, Json, kill
+from lib.migtest import MigTest, Shape
+from lib.waiting import wait_until
+
+POOL = "crash"
+STATES = ("Planned", "Reserved", "PreCopying", "Switching", "Committed", "Aborting")
+VICTIMS = ("mared", "source", "destination")
+# When time is short: each state once, each victim twice.
+SAMPLE = {("Planned", "mared"), ("Reserved", "destination"), ("PreCopying", "source"), ("Switching", "mared"),
+          ("Committed", "destination"), ("Aborting", "source")}
+HOLD_MS = 4000
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    state: str
+    victim: str
+
+    def failpoints(self) -> str:
+        action = "kill" if self.victim == "mared" else f"hold:{HOLD_MS}"
+        if self.state == "Planned":
+            # A migration is planned by the thread that takes the request and is in that state until the engine's
+            # thread takes it up: another VM's migration holds that thread meanwhile.
+            return f"vm.migrate:Reserved=hold:{2 * HOLD_MS}"
+        return f"vm.migrate:{self.state}={action}"
+
+
+class CrashTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.cluster.restore()
+        for pool in cls.cluster.items("pools"):
+            if pool["id"] != POOL:
+                cls.cluster.delete_pool(pool["id"])
+        cls.vms = cls.cluster.ensure_pool(POOL, 3)
+        # Ends by itself long after the last case, or is cancelled by the last test of the class.
+        cls.full = bool(os.environ.get("MARE_TEST_FULL"))
+        cls.job = MigTest(cls.cluster, POOL, Shape(ranks=2, iterations=3600 if cls.full else 1300, wws_mib=8))
+        cls.job.wait_for_iterations(5)
+
+    def tearDown(self) -> None:
+        # No mared with failpoints stays behind, whatever happened.
+        for process in getattr(self, "processes", []):
+            kill(process)
+        self.cluster.restore()
+
+    def test_every_state_and_every_victim(self) -> None:
+        cases = [Case(state, victim) for state in STATES for victim in VICTIMS
+                 if self.full or (state, victim) in SAMPLE]
+        told = []
+        for case in cases:
+            with self.subTest(state=case.state, victim=case.victim):
+                told.append(self.run_case(case))
+                self.tearDown()
+                print(f"         {told[-1]}", flush=True)
+        with self.subTest("the job ends right"):
+            self.job.assert_right()
+        for vm in self.vms:
+            with self.subTest("clean console", vm=vm):
+                self.cluster.assert_clean(vm)
+
+    def run_case(self, case: Case) -> str:
+        vm = self.job.vms()[1]
+        source = self.cluster.assert_runs_once(vm)
+        destination = self.cluster.another_host(source)
+        self.cluster.lab("stop-mared")
+        mared = self.cluster.start_mared_with(case.failpoints())
+        self.processes = [mared]
+        for host in self.cluster.hosts:
+            self.cluster.wait_health(host, "up")
+        self.shape_links(case)
+        operation = self.start_migration(case, vm, destination)
+        self.strike(case, mared, source, destination, operation)
+        ended = self.cluster.ended(operation["id"])
+        self.judge(case, vm, source, destination, ended)
+        return f"{case.state} x {case.victim}: {ended['outcome']} ({ended['reason'] or 'no remark'})"
+
+    def shape_links(self, case: Case) -> None:
+        # A switch that lasts: the last round must be seen, and be hit.
+        self.cluster.lab("rate", "100mbit" if case.state == "Switching" else "1gbit")
+
+    def start_migration(self, case: Case, vm: str, destination: str) -> Json:
+        body: dict[str, Json] = {"destination": destination}
+        if case.state == "Switching":
+            body["downtime_limit_ms"] = 3000
+        if case.state == "Aborting":
+            body["bandwidth_limit_bytes_per_s"] = 2 << 20
+        if case.state == "Planned":
+            other = next(name for name in self.vms if name not in self.job.vms())
+            self.other = self.cluster.submit("POST", f"vms/{other}/migrations", {})
+            wait_until(self.cluster.failpoint("vm.migrate", "Reserved").exists, "the engine's thread is held")
+        operation = self.cluster.submit("POST", f"vms/{vm}/migrations", body)
+        if case.state == "Aborting":
+            wait_until(lambda: self.cluster.get(f"migrations/{operation['id']}")["transferred_bytes"] > 0,
+                       "the migration sends")
+            self.cluster.submit("POST", f"migrations/{operation['id']}:cancel")
+        return operation
+
+    def strike(self, case: Case, mared: "subprocess.Popen[bytes]", source: str, destination: str,
+               operation: Json) -> None:
+        """Kills the victim while the operation is durably in the state, and brings it back."""
+        if case.state != "Planned":
+            wait_until(self.cluster.failpoint("vm.migrate", case.state).exists, f"the migration came to {case.state}")
+        elif case.victim == "mared":
+            kill(mared)
+        if case.victim == "mared":
+            mared.wait(timeout=60)
+            self.assertEqual(self.state_of(operation["id"]), case.state)
+            self.cluster.start_mared()
+            return
+        self.assertEqual(self.state_of(operation["id"]), case.state)
+        host = source if case.victim == "source" else destination
+        self.cluster.kill_agent(host)
+        self.cluster.start_agent(host)
+
+    def state_of(self, operation_id: str) -> str:
+        """From the database, which is there whether or not mared is."""
+        import sqlite3
+        with sqlite3.connect(f"file:{self.cluster.state}/mared/mare.db?mode=ro", uri=True) as database:
+            row = database.execute("SELECT state FROM operation WHERE id = ?", (operation_id,)).fetchone()
+        return row[0]
+
+    def judge(self, case: Case, vm: str, source: str, destination: str, ended: Json) -> None:
+        where = self.cluster.assert_runs_once(vm)
+        self.assertIn(ended["outcome"], ("succeeded", "failed", "cancelled"), ended["reason"])
+        self.assertEqual(where, destination if ended["outcome"] == "succeeded" else source, ended["reason"])
+        if ended["outcome"] != "succeeded":
+            self.assertTrue(ended["reason"], "an end without success says why")
+        if case.state == "Committed":
+            self.assertEqual(ended["outcome"], "succeeded", "a committed migration does not go back")
+        if case.state == "Aborting":
+            self.assertNotEqual(ended["state"], "Done", "it was cancelled long before the switch")
+        history = [event["to"] for event in self.cluster.items(f"operations/{ended['id']}/events")]
+        self.assertEqual(history[-1], ended["state"])
+        if case.victim == "mared":
+            self.assertEqual(ended["attempt"], 2, "taken up by a second process")
+        if case.state == "Planned":
+            self.cluster.ended(self.other["id"])
+            self.cluster.assert_runs_once(self.other["target"])
+        self.job.assert_advances()
+        self.cluster.assert_clean(vm)
+
+
+if __name__ == "__main__":
+    unittest.main()
