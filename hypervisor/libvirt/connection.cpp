@@ -2,9 +2,16 @@
 
 #include <array>
 #include <thread>
+#include <utility>
 
 namespace mare::libvirt {
 namespace {
+
+// A libvirtd that hangs is noticed within 15 s instead of never.
+constexpr int kKeepAliveSeconds = 5;
+constexpr unsigned kKeepAlivesMissed = 3;
+
+using Listening = std::shared_ptr<Connection::Listener>;
 
 /// libvirt's event loop: one a process, for ever, and to be there before the first connection.
 void start_event_loop() {
@@ -26,19 +33,26 @@ std::string uuid_of(virDomainPtr domain) {
                                                           : std::string();
 }
 
+/// Tells the listener, unless it is gone.
+template <typename Tell>
+void tell(void* opaque, const Tell& how) {
+  const Listening listener = *static_cast<Listening*>(opaque);
+  const std::lock_guard lock(listener->mutex);
+  if (!listener->closed) how(listener->events);
+}
+
 int on_lifecycle(virConnectPtr, virDomainPtr domain, int event, int detail, void* opaque) {
-  const auto& events = *static_cast<const DomainEvents*>(opaque);
   if (event == VIR_DOMAIN_EVENT_SUSPENDED && detail == VIR_DOMAIN_EVENT_SUSPENDED_MIGRATED) {
-    events.paused_for_migration(uuid_of(domain));
+    tell(opaque, [&](const DomainEvents& to) { to.paused_for_migration(uuid_of(domain)); });
   }
   if (event == VIR_DOMAIN_EVENT_RESUMED && detail == VIR_DOMAIN_EVENT_RESUMED_MIGRATED) {
-    events.resumed_by_migration(uuid_of(domain));
+    tell(opaque, [&](const DomainEvents& to) { to.resumed_by_migration(uuid_of(domain)); });
   }
   return 0;
 }
 
-void on_iteration(virConnectPtr, virDomainPtr domain, int iteration, void* opaque) {
-  static_cast<const DomainEvents*>(opaque)->iteration(uuid_of(domain), iteration);
+void on_iteration(virConnectPtr, virDomainPtr domain, int, void* opaque) {
+  tell(opaque, [&](const DomainEvents& to) { to.iteration(uuid_of(domain)); });
 }
 
 /// libvirt takes every kind of callback as this one type; GCC lets only void(*)() stand for any.
@@ -48,7 +62,10 @@ virConnectDomainEventGenericCallback generic(Function* callback) {
       reinterpret_cast<void (*)()>(callback));
 }
 
-Result<ConnectHandle> open_now(const std::string& uri) {
+}  // namespace
+
+Result<ConnectHandle> open_connection(const std::string& uri) {
+  start_event_loop();
   virConnectPtr raw = virConnectOpen(uri.c_str());
   if (raw == nullptr) {
     Error error = last_error("libvirtd at " + uri + " does not answer");
@@ -57,46 +74,76 @@ Result<ConnectHandle> open_now(const std::string& uri) {
     return error;
   }
   ConnectHandle connection(raw, ConnectClose{});
-  // A libvirtd that hangs is noticed within 15 s instead of never.
-  virConnectSetKeepAlive(raw, 5, 3);
+  virConnectSetKeepAlive(raw, kKeepAliveSeconds, kKeepAlivesMissed);
   return connection;
 }
 
-}  // namespace
-
 Connection::Connection(std::string uri, DomainEvents events, Log& log)
-    : uri_(std::move(uri)), events_(std::move(events)), log_(log) {
-  start_event_loop();
+    : uri_(std::move(uri)), log_(log), listener_(std::make_shared<Listener>()) {
+  listener_->events = std::move(events);
 }
 
-Connection::~Connection() = default;
+Connection::~Connection() {
+  stop_events();
+  close(current_);
+}
+
+void Connection::stop_events() {
+  const std::lock_guard lock(listener_->mutex);
+  listener_->closed = true;
+}
 
 Result<ConnectHandle> Connection::get() {
-  const std::lock_guard lock(mutex_);
-  if (current_ && virConnectIsAlive(current_.get()) == 1) return current_;
-  if (current_) log_.warn("libvirt", "the connection to " + uri_ + " broke; opening it again");
-  current_.reset();
-  auto opened = open_now(uri_);
-  if (!opened) return opened.error();
-  current_ = *opened;
-  register_events(current_.get());
-  return current_;
-}
-
-Result<ConnectHandle> Connection::open_another() const {
-  return open_now(uri_);
-}
-
-void Connection::register_events(virConnectPtr connection) {
-  auto* opaque = const_cast<DomainEvents*>(&events_);
-  const int lifecycle = virConnectDomainEventRegisterAny(
-      connection, nullptr, VIR_DOMAIN_EVENT_ID_LIFECYCLE, generic(on_lifecycle), opaque, nullptr);
-  const int iteration =
-      virConnectDomainEventRegisterAny(connection, nullptr, VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION,
-                                       generic(on_iteration), opaque, nullptr);
-  if (lifecycle < 0 || iteration < 0) {
-    log_.warn("libvirt", last_error("no events: announcements and rounds will be late").message);
+  Open broken;
+  {
+    const std::lock_guard lock(mutex_);
+    if (current_.handle) {
+      if (virConnectIsAlive(current_.handle.get()) == 1) return current_.handle;
+      broken = std::exchange(current_, Open{});
+    }
   }
+  if (broken.handle) {
+    log_.warn("libvirt", "the connection to " + uri_ + " broke; opening it again");
+    close(broken);
+  }
+  auto opened = open_connection(uri_);  // may block: under no lock
+  if (!opened) return opened.error();
+  Open fresh = listen(*opened);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!current_.handle) {
+      current_ = fresh;
+      fresh = Open{};
+    }
+  }
+  if (fresh.handle) close(fresh);  // another thread was quicker
+  listener_->events.connected(opened->get());
+  return *opened;
+}
+
+Connection::Open Connection::listen(ConnectHandle handle) {
+  Open open{std::move(handle), {}};
+  const auto add = [&](int event, virConnectDomainEventGenericCallback callback) {
+    auto* opaque = new Listening(listener_);
+    const int id = virConnectDomainEventRegisterAny(
+        open.handle.get(), nullptr, event, callback, opaque,
+        [](void* given) { delete static_cast<Listening*>(given); });
+    if (id >= 0) {
+      open.callbacks.push_back(id);
+      return;
+    }
+    const Error error = last_error("no events: announcements and rounds will be late");
+    delete opaque;  // libvirt frees only what it took
+    log_.warn("libvirt", error.message);
+  };
+  add(VIR_DOMAIN_EVENT_ID_LIFECYCLE, generic(on_lifecycle));
+  add(VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, generic(on_iteration));
+  return open;
+}
+
+void Connection::close(Open& open) {
+  for (const int id : open.callbacks) virConnectDomainEventDeregisterAny(open.handle.get(), id);
+  open = Open{};
 }
 
 }  // namespace mare::libvirt

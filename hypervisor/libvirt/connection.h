@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "hypervisor/libvirt/handles.h"
 #include "orchestrator/core/log.h"
@@ -16,8 +18,14 @@ namespace mare::libvirt {
 struct DomainEvents {
   std::function<void(const std::string& uuid)> paused_for_migration;
   std::function<void(const std::string& uuid)> resumed_by_migration;
-  std::function<void(const std::string& uuid, int iteration)> iteration;
+  std::function<void(const std::string& uuid)> iteration;
+  /// A connection stands, perhaps anew: events were missed before. On the thread that opened it.
+  std::function<void(virConnectPtr)> connected;
 };
+
+/// A connection of its own, without events: for a call that takes long, since libvirtd serves only
+/// a few calls of one client at a time. Unavailable when libvirtd does not answer.
+Result<ConnectHandle> open_connection(const std::string& uri);
 
 class Connection {
  public:
@@ -28,18 +36,30 @@ class Connection {
 
   /// The shared connection; Unavailable while libvirtd does not answer.
   Result<ConnectHandle> get();
-  /// One more, without events: for a call that takes long, since libvirtd serves only a few calls
-  /// of one client at a time.
-  Result<ConnectHandle> open_another() const;
+  const std::string& uri() const { return uri_; }
+  /// No callback runs, or will run, once this returns. Not for a callback to call.
+  void stop_events();
+
+  /// What callbacks see: libvirt may still be delivering one when the Connection ends.
+  struct Listener {
+    std::mutex mutex;
+    DomainEvents events;
+    bool closed = false;
+  };
 
  private:
-  void register_events(virConnectPtr connection);
+  struct Open {
+    ConnectHandle handle;
+    std::vector<int> callbacks;
+  };
+  Open listen(ConnectHandle handle);
+  static void close(Open& open);
 
   const std::string uri_;
-  const DomainEvents events_;
   Log& log_;
+  std::shared_ptr<Listener> listener_;
   std::mutex mutex_;
-  ConnectHandle current_;
+  Open current_;
 };
 
 }  // namespace mare::libvirt

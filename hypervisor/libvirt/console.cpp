@@ -13,6 +13,15 @@ constexpr std::size_t kLongestLine = 4096;
 constexpr std::size_t kShownOfLine = 200;
 constexpr std::size_t kChunk = 65536;
 
+/// What a terminal would not show, and the kernel's console ends lines with "\r\n".
+std::string printable(const std::string& line) {
+  std::string out;
+  for (const char c : line.substr(0, kShownOfLine)) {
+    if (static_cast<unsigned char>(c) >= 0x20) out.push_back(c);
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_fault(const std::string& line) {
@@ -29,18 +38,37 @@ Status Consoles::make_directory() const {
   return make_error(Code::Unavailable, "cannot make " + directory_ + ": " + failed.message());
 }
 
-void Consoles::begin(const std::string& vm) {
-  const std::lock_guard lock(mutex_);
-  scans_.erase(vm);
-  std::error_code ignored;  // the first copy of a VM has nothing to put aside
-  std::filesystem::rename(path(vm), path(vm) + ".1", ignored);
+std::string Consoles::heading(const VmKey& vm) const {
+  return "mare: console of " + vm.id.value + " " + vm.uuid + ", begun ";
 }
 
-ConsoleFaults Consoles::scan(const std::string& vm) {
+Status Consoles::begin(const VmKey& vm) {
   const std::lock_guard lock(mutex_);
-  Scan& scan = scans_[vm];
-  std::ifstream file(path(vm), std::ios::binary);
-  if (!file) return scan.faults;
+  scans_.erase(vm.id.value);
+  std::error_code ignored;  // the first copy of a VM has nothing to put aside
+  std::filesystem::rename(path(vm.id), path(vm.id) + ".1", ignored);
+  std::ofstream out(path(vm.id), std::ios::trunc);
+  out << heading(vm) << format_rfc3339(clock_.wall_now()) << "\n" << std::flush;
+  if (out) return ok_status();
+  return make_error(Code::ResourceExhausted, "cannot write " + path(vm.id) + ", the VM's console",
+                    "the agent's --state-dir must be writable and not full");
+}
+
+ConsoleFaults Consoles::scan(const VmKey& vm) {
+  const std::lock_guard lock(mutex_);
+  std::ifstream file(path(vm.id), std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  const auto size = static_cast<std::uint64_t>(file.tellg());
+  Scan& scan = scans_[vm.id.value];
+  if (scan.uuid != vm.uuid) {
+    std::string first;
+    file.seekg(0);
+    std::getline(file, first);
+    if (!first.starts_with(heading(vm))) return {};
+    scan = Scan{vm.uuid, 0, {}, {}};
+    file.clear();
+  }
+  if (size < scan.offset) scan.offset = 0;  // virtlogd began a new file
   file.seekg(static_cast<std::streamoff>(scan.offset));
   std::string chunk(kChunk, '\0');
   while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || file.gcount() > 0) {
@@ -51,8 +79,8 @@ ConsoleFaults Consoles::scan(const std::string& vm) {
         scan.tail.push_back(chunk[i]);
         continue;
       }
-      if (is_fault(scan.tail)) {
-        if (scan.faults.count++ == 0) scan.faults.first = scan.tail.substr(0, kShownOfLine);
+      if (is_fault(scan.tail) && scan.faults.count++ == 0) {
+        scan.faults.first = printable(scan.tail);
       }
       scan.tail.clear();
     }

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "orchestrator/core/result.h"
+#include "hypervisor/driver.h"
 
 namespace mare::libvirt {
 
@@ -20,24 +20,31 @@ bool is_fault(const std::string& line);
 /// Thread-safe.
 class Consoles {
  public:
-  explicit Consoles(std::string directory) : directory_(std::move(directory)) {}
+  Consoles(std::string directory, const Clock& clock)
+      : directory_(std::move(directory)), clock_(clock) {}
 
   Status make_directory() const;
-  std::string path(const std::string& vm) const { return directory_ + "/" + vm + ".log"; }
-  /// Puts the last copy's console aside as VM.log.1.
-  void begin(const std::string& vm);
-  /// Faults since this copy's start here; reads only what was written since the last call.
-  ConsoleFaults scan(const std::string& vm);
+  std::string path(const VmId& vm) const { return directory_ + "/" + vm.value + ".log"; }
+  /// Puts the last copy's console aside as VM.log.1; the new one begins with a line that says whose
+  /// it is.
+  Status begin(const VmKey& vm);
+  /// Faults since this copy's start here, also after its end; none if the file is another
+  /// incarnation's. Reads only what was written since the last call.
+  ConsoleFaults scan(const VmKey& vm);
 
  private:
   struct Scan {
+    std::string uuid;
     std::uint64_t offset = 0;
     std::string tail;  // an unfinished line
     ConsoleFaults faults;
   };
+  std::string heading(const VmKey& vm) const;
+
   std::string directory_;
+  const Clock& clock_;
   std::mutex mutex_;
-  std::map<std::string, Scan> scans_;
+  std::map<std::string, Scan> scans_;  // by the VM's name, as the files
 };
 
 }  // namespace mare::libvirt

@@ -1,9 +1,13 @@
 #include "hypervisor/libvirt/domain_xml.h"
 
+#include <algorithm>
+
 namespace mare::libvirt {
 namespace {
 
 constexpr std::string_view kConsoleBegin = "<source path='";
+constexpr std::string_view kBridgeBegin = "<source bridge='";
+constexpr std::size_t kLongestName = 63;
 
 std::string element(std::string_view name, std::string_view text) {
   return "<" + std::string(name) + ">" + escape(text) + "</" + std::string(name) + ">";
@@ -28,6 +32,8 @@ std::string devices_xml(const VmSpec& vm, const DomainOptions& options) {
          "' append='on'/><target type='serial' port='0'/></console>";
   xml += "<rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>";
   xml += "<memballoon model='virtio'/>";
+  // No panic device: Debian's cloud kernel has its driver only as a module. With "panic=-1" on the
+  // kernel's line a panic is a reset, and <on_reboot> ends the VM.
   return xml + "</devices>";
 }
 
@@ -68,7 +74,9 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   xml += "<vcpu>" + std::to_string(vm.vcpus) + "</vcpu>";
   xml += "<os><type arch='x86_64' machine='q35'>hvm</type>" + element("kernel", vm.kernel) +
          element("initrd", vm.initrd) + element("cmdline", vm.kernel_args) + "</os>";
-  xml += "<features><acpi/></features>" + cpu_xml(options.accelerated) + "<clock offset='utc'/>";
+  xml += "<features><acpi/><apic/></features>" + cpu_xml(options.accelerated);
+  // A guest that picks the HPET for its clock source crawls under emulation.
+  xml += "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
   // A VM that ends is gone: a restart is the orchestrator's to decide, or it might run twice.
   xml +=
       "<on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</"
@@ -76,20 +84,73 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   return xml + devices_xml(vm, options) + "</domain>";
 }
 
-std::string with_console(const std::string& xml, const std::string& path) {
+namespace {
+
+/// Every value between `begin` and the next quote; how many there were goes to `found`.
+std::string replace_values(const std::string& xml, std::string_view begin, const std::string& value,
+                           int& found) {
   std::string out;
   std::size_t from = 0;
+  found = 0;
   while (true) {
-    const auto begin = xml.find(kConsoleBegin, from);
-    if (begin == std::string::npos) break;
-    const auto value = begin + kConsoleBegin.size();
-    const auto end = xml.find('\'', value);
-    if (end == std::string::npos) return "";
-    out += xml.substr(from, value - from) + escape(path);
+    const auto at = xml.find(begin, from);
+    const auto end = at == std::string::npos ? at : xml.find('\'', at + begin.size());
+    if (end == std::string::npos) return out + xml.substr(from);
+    out += xml.substr(from, at + begin.size() - from) + escape(value);
     from = end;
+    ++found;
   }
-  if (from == 0) return "";
-  return out + xml.substr(from);
+}
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool is_name(std::string_view text) {
+  if (text.empty() || text.size() > kLongestName || !is_alphanumeric(text.front())) return false;
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return is_alphanumeric(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+bool is_uuid(std::string_view text) {
+  constexpr std::string_view kShape = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  if (text.size() != kShape.size()) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (kShape[i] == 'x' ? !hex : text[i] != '-') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string retarget(const std::string& xml, const std::string& bridge,
+                     const std::string& console) {
+  int consoles = 0;
+  int bridges = 0;
+  const std::string moved = replace_values(xml, kConsoleBegin, console, consoles);
+  if (consoles == 0) return "";
+  return replace_values(moved, kBridgeBegin, bridge, bridges);
+}
+
+std::string text_of(const std::string& xml, const std::string& element) {
+  const std::string open = "<" + element + ">";
+  const auto begin = xml.find(open);
+  if (begin == std::string::npos) return "";
+  const auto text = begin + open.size();
+  const auto end = xml.find('<', text);
+  return end == std::string::npos ? "" : xml.substr(text, end - text);
+}
+
+Status check_key(const VmKey& vm) {
+  if (!is_name(vm.id.value)) {
+    return make_error(Code::InvalidArgument, "'" + vm.id.value + "' is not a VM's name",
+                      "use letters, digits, '-', '_' and '.', at most 63");
+  }
+  if (!is_uuid(vm.uuid)) {
+    return make_error(Code::InvalidArgument, "'" + vm.uuid + "' is not a uuid in lower case");
+  }
+  return ok_status();
 }
 
 }  // namespace mare::libvirt

@@ -20,7 +20,13 @@ struct DomainOptions {
 /// Text for an attribute or an element; what XML can't hold at all (control characters) is dropped.
 std::string escape(std::string_view text);
 std::string domain_xml(const VmSpec& vm, const DomainOptions& options);
-/// The same domain with its console's path replaced; "" when there is no such element.
-std::string with_console(const std::string& xml, const std::string& path);
+/// The same domain for another host: its bridge and its console's file replaced. "" when it has no
+/// console.
+std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console);
+/// The text of the first element of that name, unescaped only as far as names and uuids need; "" if
+/// there is none.
+std::string text_of(const std::string& xml, const std::string& element);
+/// InvalidArgument for an id or a uuid that can't be a VM's: both become names of files.
+Status check_key(const VmKey& vm);
 
 }  // namespace mare::libvirt

@@ -1,13 +1,15 @@
 #include "hypervisor/libvirt/libvirt_driver.h"
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <mutex>
 
+#include "hypervisor/libvirt/admission.h"
+#include "hypervisor/libvirt/arrivals.h"
 #include "hypervisor/libvirt/capabilities.h"
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/console.h"
+#include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
 
@@ -19,31 +21,42 @@ constexpr Bytes kTcgOverhead = mebibytes(160);
 constexpr Bytes kKvmOverhead = mebibytes(64);
 constexpr const char* kVersion = "0.1.0";
 
-/// What the destination knows of a VM that comes or came.
-struct Arrival {
-  VmSpec vm;
-  bool expected = false;  // prepared, and not resumed yet
-  WallTime resumed_at{0};
-  WallTime announced_at{0};
-};
+Error no_copy(const VmKey& vm) {
+  return make_error(Code::NotFound, "no copy of VM '" + vm.id.value + "' is on this host");
+}
+
+Error busy_migrating(const VmKey& vm) {
+  return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is being migrated",
+                    "wait for the migration or cancel it");
+}
+
+std::string mib(Bytes bytes) {
+  return std::to_string(bytes.count >> 20U) + " MiB";
+}
 
 class LibvirtDriver final : public Driver {
  public:
   LibvirtDriver(LibvirtOptions options, Announcer& announcer, Clock& clock, Log& log)
       : options_(std::move(options)),
-        announcer_(announcer),
         clock_(clock),
-        log_(log),
         accelerated_(kvm_is_usable()),
-        consoles_(options_.state_dir + "/console"),
+        consoles_(options_.state_dir + "/console", clock),
+        admission_(clock),
+        arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         connection_(options_.uri, events(), log),
         outgoing_(connection_, clock, log) {}
 
+  ~LibvirtDriver() override { connection_.stop_events(); }
+  LibvirtDriver(const LibvirtDriver&) = delete;
+  LibvirtDriver& operator=(const LibvirtDriver&) = delete;
+
   Status open() {
     if (auto made = consoles_.make_directory(); !made) return made;
-    auto connection = connection_.get();
-    if (!connection) return connection.error();
-    return ok_status();
+    if (auto loaded = arrivals_.load(); !loaded) return loaded;
+    // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
+    // short.
+    auto known = facts();
+    return known ? ok_status() : Status(known.error());
   }
 
   Result<HostFacts> facts() override {
@@ -55,7 +68,7 @@ class LibvirtDriver final : public Driver {
     if (virConnectGetVersion(connection->get(), &qemu) != 0 ||
         virConnectGetLibVersion(connection->get(), &library) != 0 ||
         virNodeGetInfo(connection->get(), &node) != 0) {
-      return last_error("host facts");
+      return last_read_error("what host '" + options_.host_name + "' has");
     }
     HostFacts facts;
     facts.hypervisor = "qemu " + version_text(qemu) + (accelerated_ ? " (kvm)" : " (tcg)") +
@@ -76,45 +89,43 @@ class LibvirtDriver final : public Driver {
     virDomainPtr* raw = nullptr;
     const int count =
         virConnectListAllDomains(connection->get(), &raw, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
-    if (count < 0) return last_error("list of VMs");
+    if (count < 0) return last_read_error("the VMs of host '" + options_.host_name + "'");
+    std::vector<DomainHandle> domains;
+    for (int i = 0; i < count; ++i) domains.emplace_back(raw[i]);
+    std::free(raw);
     std::vector<VmObservation> out;
-    for (int i = 0; i < count; ++i) {
-      const DomainHandle domain{raw[i]};
+    for (const auto& domain : domains) {
       if (!is_ours(domain.get())) continue;
-      auto seen = look(domain.get());
-      if (seen && seen->copy != Copy::Absent) out.push_back(*seen);
+      auto seen = observe_domain(domain.get());
+      // A list that lacks a VM because it could not be read would say that it is gone.
+      if (!seen) return seen.error();
+      if (seen->copy != Copy::Absent) out.push_back(*seen);
     }
-    free(raw);
     return out;
   }
 
   Result<VmObservation> observe(const VmKey& vm) override {
     auto domain = find(vm);
-    if (domain) return look(domain->get());
+    if (domain) return observe_domain(domain->get());
     if (domain.error().code != Code::NotFound) return domain.error();
     VmObservation absent;
     absent.key = vm;
-    const auto faults = consoles_.scan(vm.id.value);
-    absent.console_faults = faults.count;
-    absent.console_first_fault = faults.first;
+    add_faults(absent);
     return absent;
   }
 
   Status start(const VmSpec& vm) override {
-    auto fresh = check_new(vm);
+    auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    if (auto files = check_files(vm); !files) return files;
-    auto connection = connection_.get();
-    if (!connection) return connection.error();
-    consoles_.begin(vm.id.value);
-    const std::string xml = domain_xml(vm, domain_options(vm));
-    const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
-    if (!made) return last_error("VM '" + vm.id.value + "' can't be started");
-    return ok_status();
+    const Status started = start_admitted(vm);
+    admission_.release(vm.uuid);
+    return started;
   }
 
   Status destroy(const VmKey& vm) override {
+    arrivals_.forget(vm.uuid);
+    admission_.release(vm.uuid);
     auto domain = find(vm);
     if (!domain) return absent_is_fine(domain.error());
     if (virDomainDestroyFlags(domain->get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return ok_status();
@@ -124,6 +135,11 @@ class LibvirtDriver final : public Driver {
   Status pause(const VmKey& vm) override {
     auto domain = find(vm);
     if (!domain) return domain.error();
+    auto seen = observe_domain(domain->get());
+    if (!seen) return seen.error();
+    if (seen->copy == Copy::Absent) return no_copy(vm);
+    if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
+    if (seen->copy == Copy::Paused) return ok_status();
     if (virDomainSuspend(domain->get()) == 0) return ok_status();
     return last_error("VM '" + vm.id.value + "' can't be paused");
   }
@@ -131,55 +147,58 @@ class LibvirtDriver final : public Driver {
   Status resume(const VmKey& vm) override {
     auto domain = find(vm);
     if (!domain) return domain.error();
-    auto seen = look(domain->get());
-    if (seen && seen->copy == Copy::Running) return ok_status();
+    auto seen = observe_domain(domain->get());
+    if (!seen) return seen.error();
+    if (seen->copy == Copy::Absent) return no_copy(vm);
+    if (seen->copy == Copy::Running) return ok_status();
+    // The other end may run it at any moment.
+    if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
     if (virDomainResume(domain->get()) == 0) return ok_status();
     return last_error("VM '" + vm.id.value + "' can't go on");
   }
 
   Status save(const VmKey& vm, const std::string& path) override {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) {
+    std::error_code unreadable;
+    if (std::filesystem::exists(path, unreadable)) {
       return make_error(Code::AlreadyExists, "there is a file " + path, "name a new one");
     }
-    auto domain = find(vm);
-    if (!domain) return domain.error();
+    auto seen = observe(vm);
+    if (!seen) return seen.error();
+    if (seen->copy == Copy::Absent) return no_copy(vm);
+    if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
     // A connection of its own: writing the memory takes long.
-    auto connection = connection_.open_another();
+    auto connection = open_connection(options_.uri);
     if (!connection) return connection.error();
-    const DomainHandle same{virDomainLookupByUUIDString(connection->get(), vm.uuid.c_str())};
-    if (!same) return last_error("VM '" + vm.id.value + "'");
-    if (virDomainSaveFlags(same.get(), path.c_str(), nullptr, VIR_DOMAIN_SAVE_RUNNING) == 0) {
+    const DomainHandle domain{virDomainLookupByUUIDString(connection->get(), vm.uuid.c_str())};
+    if (!domain) return last_read_error("VM '" + vm.id.value + "'");
+    if (virDomainSaveFlags(domain.get(), path.c_str(), nullptr, VIR_DOMAIN_SAVE_RUNNING) == 0) {
+      arrivals_.forget(vm.uuid);
       return ok_status();
     }
     const Error error = last_error("VM '" + vm.id.value + "' can't be saved to " + path);
-    std::filesystem::remove(path, ignored);
+    // Only a copy that is seen to live makes its file worthless.
+    auto after = observe(vm);
+    const bool lives = after && (after->copy == Copy::Running || after->copy == Copy::Paused);
+    if (lives && error.code != Code::OutcomeUnknown) std::filesystem::remove(path, unreadable);
     return error;
   }
 
   Status restore(const VmSpec& vm, const std::string& path) override {
-    auto fresh = check_new(vm);
+    auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    auto connection = connection_.open_another();
-    if (!connection) return connection.error();
-    char* raw = virDomainSaveImageGetXMLDesc(connection->get(), path.c_str(), 0);
-    if (raw == nullptr) return last_error(path + " can't be read");
-    const std::string xml = with_console(raw, consoles_.path(vm.id.value));
-    free(raw);
-    consoles_.begin(vm.id.value);
-    if (virDomainRestoreFlags(connection->get(), path.c_str(), xml.empty() ? nullptr : xml.c_str(),
-                              VIR_DOMAIN_SAVE_RUNNING) == 0) {
-      return ok_status();
-    }
-    return last_error("VM '" + vm.id.value + "' can't be restored from " + path);
+    const Status restored = restore_admitted(vm, path);
+    admission_.release(vm.uuid);
+    return restored;
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {
     auto domain = find(vm);
     if (!domain) return domain.error();
     virDomainInfo info{};
-    if (virDomainGetInfo(domain->get(), &info) != 0) return last_error("statistics");
+    if (virDomainGetInfo(domain->get(), &info) != 0) {
+      return last_read_error("figures of VM '" + vm.id.value + "'");
+    }
     VmStatistics out;
     out.cpu_time = std::chrono::duration_cast<Microseconds>(
         std::chrono::nanoseconds{static_cast<std::int64_t>(info.cpuTime)});
@@ -194,68 +213,73 @@ class LibvirtDriver final : public Driver {
   }
 
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override {
-    auto fresh = check_new(ticket.vm);
+    auto can = can_migrate_live();
+    if (!can) return can.error();
+    const VmSpec& vm = ticket.vm;
+    if (auto good = check_key(vm.key()); !good) return good.error();
+    const IncomingEndpoint endpoint{route(vm).text()};
+    const auto known = arrivals_.find(vm.uuid);
+    const bool again = known && known->operation == ticket.operation;
+    auto seen = observe(vm.key());
+    if (!seen) return seen.error();
+    // Asked twice: the copy that is on its way, or has come, is no obstacle.
+    if (seen->copy != Copy::Absent && (again || seen->copy == Copy::Incoming)) return endpoint;
+    if (seen->copy != Copy::Absent) return has_copy(*seen);
+    auto fresh = admit(vm);
     if (!fresh) return fresh.error();
-    {
-      const std::lock_guard lock(mutex_);
-      Arrival& arrival = arrivals_[ticket.vm.uuid];
-      if (*fresh && !arrival.expected) {
-        consoles_.begin(ticket.vm.id.value);
-        arrival = Arrival{};
-        arrival.expected = true;
-      }
-      arrival.vm = ticket.vm;
-    }
-    const Route route{"qemu+tcp://" + options_.migration_address + "/system",
-                      "tcp://" + options_.migration_address, consoles_.path(ticket.vm.id.value)};
-    return IncomingEndpoint{route.text()};
+    if (again && known->expected) return endpoint;
+    auto begun = consoles_.begin(vm.key());
+    if (begun) begun = arrivals_.expect(ticket);
+    if (begun) return endpoint;
+    admission_.release(vm.uuid);
+    return begun.error();
   }
 
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override {
+    const VmKey vm = ticket.vm.key();
+    if (outgoing_.knows(vm.uuid, ticket.operation)) return ok_status();
     auto route = Route::parse(to.uri);
     if (!route) return route.error();
-    auto domain = find(ticket.vm.key());
-    if (!domain) return domain.error();
-    auto facts = this->facts();
-    if (facts && !facts->live_migration) {
-      return make_error(Code::Unsupported, facts->live_migration_why);
+    if (auto can = can_migrate_live(); !can) return can;
+    if (route->accelerated != accelerated_) {
+      return make_error(Code::Unsupported,
+                        std::string("VM '") + vm.id.value +
+                            "' can't move between a host with KVM " + "and one that emulates",
+                        "choose a host of the same kind, or end the VM and start it there");
     }
-    auto seen = look(domain->get());
+    auto seen = observe(vm);
     if (!seen) return seen.error();
-    const bool ours = outgoing_.status(ticket.vm.uuid).operation == ticket.operation;
-    if (seen->sending && !ours) {
-      return make_error(Code::Conflict,
-                        "VM '" + ticket.vm.id.value + "' is being migrated already");
+    if (seen->copy == Copy::Absent || seen->copy == Copy::Incoming) return no_copy(vm);
+    if (seen->sending) {
+      return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being migrated already");
     }
-    {
-      const std::lock_guard lock(mutex_);
-      arrivals_.erase(ticket.vm.uuid);  // it came once; now it goes
+    if (seen->copy == Copy::Paused) {
+      return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is paused",
+                        "resume it first");
     }
-    return outgoing_.begin(ticket, *route);
+    auto begun = outgoing_.begin(ticket, *route);
+    if (begun) arrivals_.forget(vm.uuid);  // if it came once, now it goes
+    return begun;
   }
 
   Result<OutgoingStatus> outgoing(const VmKey& vm) override {
     OutgoingStatus known = outgoing_.status(vm.uuid);
-    if (known.phase == OutgoingPhase::PreCopying || known.phase == OutgoingPhase::Switching) {
-      return known;
-    }
+    if (outgoing_.running(vm.uuid)) return known;
     // Perhaps one that an earlier agent began.
     auto domain = find(vm);
-    if (!domain) {
-      if (domain.error().code == Code::NotFound) return known;
-      return domain.error();
-    }
-    auto adopted = look_at_job(domain->get());
-    return adopted ? *adopted : known;
+    if (!domain && domain.error().code != Code::NotFound) return domain.error();
+    if (!domain) return known;
+    const OutgoingStatus found = found_job(domain->get());
+    return found.phase == OutgoingPhase::None ? known : found;
   }
 
   Status cancel_outgoing(const VmKey& vm) override {
+    if (outgoing_.cancel(vm.uuid)) return ok_status();
     auto domain = find(vm);
     if (!domain) return absent_is_fine(domain.error());
-    auto seen = look(domain->get());
+    auto seen = observe_domain(domain->get());
     if (!seen) return seen.error();
-    if (!seen->sending) return ok_status();
-    if (virDomainAbortJob(domain->get()) == 0) return ok_status();
+    if (!seen->sending || virDomainAbortJob(domain->get()) == 0) return ok_status();
     const Error error = last_error("migration of '" + vm.id.value + "' can't be cancelled");
     // It ended by itself in this moment, or is past the point: the copies tell what came of it.
     return error.code == Code::FailedPrecondition ? ok_status() : absent_is_fine(error);
@@ -266,192 +290,159 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     ArrivalReport report;
     report.seen = *seen;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto known = arrivals_.find(vm.uuid);
-      if (known != arrivals_.end()) {
-        report.resumed_at = known->second.resumed_at;
-        report.announced_at = known->second.announced_at;
-        report.announcements = announcer_.frames_sent(known->second.vm.mac);
-      }
+    if (const auto known = arrivals_.find(vm.uuid)) {
+      report.resumed_at = known->resumed_at;
+      report.announced_at = known->announced_at;
+      if (known->announced_at.count() != 0) report.announcements = arrivals_.frames_sent(*known);
     }
-    if (seen->copy == Copy::Absent || seen->copy == Copy::Incoming) return report;
-    auto domain = find(vm);
-    JobStats stats;
-    if (!domain || !stats.read(domain->get(), VIR_DOMAIN_JOB_STATS_COMPLETED)) return report;
-    if (stats.has(VIR_DOMAIN_JOB_DOWNTIME)) {
-      report.downtime =
-          Milliseconds{static_cast<std::int64_t>(stats.natural(VIR_DOMAIN_JOB_DOWNTIME))};
-    }
-    if (stats.has(VIR_DOMAIN_JOB_TIME_ELAPSED)) {
-      report.total_time =
-          Milliseconds{static_cast<std::int64_t>(stats.natural(VIR_DOMAIN_JOB_TIME_ELAPSED))};
-    }
-    report.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
+    if (seen->copy == Copy::Running || seen->copy == Copy::Paused) add_figures(vm, report);
     return report;
   }
 
   Status discard_incoming(const VmKey& vm) override {
     auto seen = observe(vm);
     if (!seen) return seen.error();
-    const bool has_run = seen->copy == Copy::Running || seen->copy == Copy::Paused;
-    if (has_run) return ok_status();
-    {
-      const std::lock_guard lock(mutex_);
-      arrivals_.erase(vm.uuid);
-    }
-    return seen->copy == Copy::Incoming ? destroy(vm) : ok_status();
+    if (seen->copy == Copy::Running || seen->copy == Copy::Paused) return ok_status();
+    if (seen->copy == Copy::Incoming) return destroy(vm);
+    arrivals_.forget(vm.uuid);
+    admission_.release(vm.uuid);
+    return ok_status();
   }
 
   Status announce(const VmSpec& vm) override {
-    auto sent = announcer_.announce(vm.mac, vm.ip);
-    if (!sent) return sent.error();
-    const std::lock_guard lock(mutex_);
-    Arrival& arrival = arrivals_[vm.uuid];
-    arrival.vm = vm;
-    if (arrival.announced_at.count() == 0) arrival.announced_at = *sent;
-    return ok_status();
+    auto seen = observe(vm.key());
+    if (!seen) return seen.error();
+    if (seen->copy == Copy::Absent) return no_copy(vm.key());
+    return arrivals_.announce(vm);
   }
 
  private:
   DomainEvents events() {
     DomainEvents out;
     out.paused_for_migration = [this](const std::string& uuid) { outgoing_.on_paused(uuid); };
-    out.resumed_by_migration = [this](const std::string& uuid) { on_resumed(uuid); };
-    out.iteration = [](const std::string&, int) {};  // the sampler reads it with the other figures
+    out.resumed_by_migration = [this](const std::string& uuid) {
+      arrivals_.on_resumed(uuid, clock_.wall_now());
+      admission_.release(uuid);  // it is a domain now
+    };
+    out.iteration = [this](const std::string& uuid) { outgoing_.on_iteration(uuid); };
+    out.connected = [this](virConnectPtr connection) { catch_up(connection); };
     return out;
   }
 
-  /// On the event loop's thread: every millisecond here is downtime.
-  void on_resumed(const std::string& uuid) {
-    const WallTime now = clock_.wall_now();
-    const std::lock_guard lock(mutex_);
-    const auto known = arrivals_.find(uuid);
-    if (known == arrivals_.end() || !known->second.expected) return;
-    Arrival& arrival = known->second;
-    arrival.expected = false;
-    arrival.resumed_at = now;
-    auto sent = announcer_.announce(arrival.vm.mac, arrival.vm.ip);
-    if (sent) {
-      arrival.announced_at = *sent;
-    } else {
-      log_.warn("libvirt",
-                "VM '" + arrival.vm.id.value + "' not announced: " + sent.error().text());
+  /// VMs that arrived while no events came are announced now, late.
+  void catch_up(virConnectPtr connection) {
+    for (const auto& arrival : arrivals_.all_expected()) {
+      const DomainHandle domain{virDomainLookupByUUIDString(connection, arrival.key.uuid.c_str())};
+      if (!domain) continue;
+      auto seen = look_at(domain.get(), true);
+      if (seen && seen->copy == Copy::Running) {
+        arrivals_.on_resumed(arrival.key.uuid, WallTime{0});
+      }
     }
   }
 
   Bytes overhead() const { return accelerated_ ? kKvmOverhead : kTcgOverhead; }
 
-  DomainOptions domain_options(const VmSpec& vm) const {
-    return {accelerated_, options_.bridge, consoles_.path(vm.id.value)};
+  Status can_migrate_live() {
+    auto known = facts();
+    if (!known) return known.error();
+    if (known->live_migration) return ok_status();
+    return make_error(Code::Unsupported, known->live_migration_why);
   }
 
+  Route route(const VmSpec& vm) const {
+    return {"qemu+tcp://" + options_.migration_address + "/system",
+            "tcp://" + options_.migration_address, options_.bridge, consoles_.path(vm.id),
+            accelerated_};
+  }
+
+  /// NotFound if that incarnation is not a domain here.
   Result<DomainHandle> find(const VmKey& vm) {
     auto connection = connection_.get();
     if (!connection) return connection.error();
     DomainHandle domain{virDomainLookupByUUIDString(connection->get(), vm.uuid.c_str())};
-    if (!domain) return last_error("VM '" + vm.id.value + "'");
-    return domain;
+    if (domain) return domain;
+    const Error error = last_read_error("VM '" + vm.id.value + "'");
+    // libvirt calls what is no uuid at all an invalid argument: no VM has it.
+    if (error.code == Code::NotFound || !check_key(vm)) return no_copy(vm);
+    return error;
   }
 
   static Status absent_is_fine(const Error& error) {
     return error.code == Code::NotFound ? ok_status() : Status(error);
   }
 
-  static bool is_ours(virDomainPtr domain) {
-    char* text = virDomainGetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, kMetadataUri, 0);
-    free(text);
-    return text != nullptr;
+  Error has_copy(const VmObservation& seen) const {
+    return make_error(Code::FailedPrecondition, "a copy of VM '" + seen.key.id.value +
+                                                    "' is on host '" + options_.host_name + "' (" +
+                                                    std::string(to_string(seen.copy)) + ")");
   }
 
-  /// What job a domain is busy with, seen from here.
-  struct Busy {
-    bool sending = false;
-    bool receiving = false;
-  };
-  static Busy busy_with(virDomainPtr domain) {
-    JobStats stats;
-    if (!stats.read(domain, 0)) {
-      // libvirt refuses statistics on the receiving side, and with just this code.
-      return {false, last_error_code() == VIR_ERR_OPERATION_INVALID};
-    }
-    const bool job =
-        stats.type() == VIR_DOMAIN_JOB_BOUNDED || stats.type() == VIR_DOMAIN_JOB_UNBOUNDED;
-    return {job && stats.operation() == VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT,
-            job && stats.operation() == VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN};
+  void add_faults(VmObservation& to) {
+    const auto faults = consoles_.scan(to.key);
+    to.console_faults = faults.count;
+    to.console_first_fault = faults.first;
   }
 
-  Result<VmObservation> look(virDomainPtr domain) {
+  Result<VmObservation> observe_domain(virDomainPtr domain) {
     VmObservation out;
-    std::array<char, VIR_UUID_STRING_BUFLEN> uuid{};
-    const char* name = virDomainGetName(domain);
-    if (name == nullptr || virDomainGetUUIDString(domain, uuid.data()) != 0) {
-      return last_error("a VM's name");
-    }
-    out.key = {VmId{name}, uuid.data()};
-    const auto faults = consoles_.scan(name);
-    out.console_faults = faults.count;
-    out.console_first_fault = faults.first;
-    int state = 0;
-    int reason = 0;
-    if (virDomainGetState(domain, &state, &reason, 0) != 0) {
-      const Error error = last_error("VM '" + out.key.id.value + "'");
-      if (error.code == Code::NotFound) return out;  // it ended just now
-      return error;
-    }
-    const Busy busy = busy_with(domain);
-    out.sending = busy.sending;
-    out.copy = copy_of(state, reason, busy, out.key.uuid);
-    virDomainInfo info{};
-    if (virDomainGetInfo(domain, &info) == 0) out.memory = Bytes{info.maxMem * 1024};
+    out.key = key_of(domain);
+    auto seen = look_at(domain, arrivals_.expected(out.key.uuid));
+    if (!seen) return seen.error();
+    out.copy = seen->copy;
+    out.memory = seen->memory;
+    // A migration that has been asked for counts before libvirt has begun it.
+    out.sending = seen->sending || (seen->copy != Copy::Absent && outgoing_.running(out.key.uuid));
+    add_faults(out);
     return out;
   }
 
-  Copy copy_of(int state, int reason, const Busy& busy, const std::string& uuid) {
-    switch (state) {
-      case VIR_DOMAIN_RUNNING:
-      case VIR_DOMAIN_BLOCKED:
-      case VIR_DOMAIN_PMSUSPENDED:
-        return Copy::Running;
-      case VIR_DOMAIN_PAUSED:
-        break;
-      case VIR_DOMAIN_SHUTDOWN:  // QEMU is ending
-        return Copy::Paused;
-      default:
-        return Copy::Absent;
-    }
-    if (busy.sending) return Copy::Paused;
-    if (busy.receiving) return Copy::Incoming;
-    const std::lock_guard lock(mutex_);
-    const auto known = arrivals_.find(uuid);
-    const bool expected = known != arrivals_.end() && known->second.expected;
-    const bool half_way =
-        reason == VIR_DOMAIN_PAUSED_MIGRATION || reason == VIR_DOMAIN_PAUSED_STARTING_UP;
-    return expected && half_way ? Copy::Incoming : Copy::Paused;
+  /// Claims memory for a new copy; false if that incarnation runs here already. After true, or for
+  /// an arrival until its end, the claim is the caller's to release.
+  Result<bool> admit(const VmSpec& vm) {
+    if (auto good = check_key(vm.key()); !good) return good.error();
+    const Bytes needed = vm.memory + overhead();
+    std::map<std::string, Bytes> used = admission_.claim(vm.uuid, needed);
+    auto checked = check_room(vm, needed, used);
+    if (!checked || !*checked) admission_.release(vm.uuid);
+    return checked;
   }
 
-  /// false: that incarnation is here already. An error when it can't come.
-  Result<bool> check_new(const VmSpec& vm) {
+  Result<bool> check_room(const VmSpec& vm, Bytes needed, std::map<std::string, Bytes>& used) {
     auto here = list();
     if (!here) return here.error();
-    Bytes used;
     for (const auto& other : *here) {
-      if (other.key.uuid == vm.uuid) return false;
-      if (other.key.id == vm.id) {
-        return make_error(Code::AlreadyExists, "host '" + options_.host_name +
-                                                   "' has another VM named '" + vm.id.value +
-                                                   "' (" + other.key.uuid + ")");
-      }
-      used = used + other.memory + overhead();
+      used[other.key.uuid] = other.memory + overhead();
+      if (other.key.uuid != vm.uuid) continue;
+      if (other.copy == Copy::Running) return false;
+      return has_copy(other);
     }
-    const Bytes needed = vm.memory + overhead();
-    if (used + needed <= options_.memory) return true;
-    const Bytes free = options_.memory - used;
-    return make_error(Code::ResourceExhausted, "host '" + options_.host_name + "' has " +
-                                                   std::to_string(free.count / 1048576) +
-                                                   " MiB left for VMs, '" + vm.id.value +
-                                                   "' needs " +
-                                                   std::to_string(needed.count / 1048576) + " MiB");
+    if (auto name = check_name_is_free(vm); !name) return name.error();
+    Bytes sum;
+    for (const auto& [uuid, bytes] : used) sum = sum + bytes;
+    if (sum + needed <= options_.memory) return true;
+    return make_error(Code::ResourceExhausted,
+                      "host '" + options_.host_name + "' has " + mib(options_.memory - sum) +
+                          " of " + mib(options_.memory) + " left for VMs; '" + vm.id.value +
+                          "' needs " + mib(needed),
+                      "end a VM there, or choose another host");
+  }
+
+  /// Among all domains, ours or not, running or only defined: libvirt has one of a name.
+  Status check_name_is_free(const VmSpec& vm) {
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    const DomainHandle same{virDomainLookupByName(connection->get(), vm.id.value.c_str())};
+    if (!same) {
+      const Error error = last_read_error("VM '" + vm.id.value + "'");
+      return absent_is_fine(error);
+    }
+    const VmKey other = key_of(same.get());
+    if (other.uuid == vm.uuid) return ok_status();
+    return make_error(Code::AlreadyExists,
+                      "host '" + options_.host_name + "' has another VM named '" + vm.id.value +
+                          "' (" + other.uuid + (is_ours(same.get()) ? ")" : ", not Maré's)"),
+                      "end that one, or choose another name");
   }
 
   static Status check_files(const VmSpec& vm) {
@@ -465,53 +456,88 @@ class LibvirtDriver final : public Driver {
     return ok_status();
   }
 
-  /// A migration that this process did not begin.
-  std::optional<OutgoingStatus> look_at_job(virDomainPtr domain) {
+  Status start_admitted(const VmSpec& vm) {
+    if (auto files = check_files(vm); !files) return files;
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
+    const DomainOptions options{accelerated_, options_.bridge, consoles_.path(vm.id)};
+    const std::string xml = domain_xml(vm, options);
+    const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
+    if (made) return ok_status();
+    return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be started"));
+  }
+
+  Status restore_admitted(const VmSpec& vm, const std::string& path) {
+    std::error_code unreadable;
+    if (!std::filesystem::exists(path, unreadable)) {
+      return make_error(Code::NotFound, "no file " + path + " is on this host");
+    }
+    auto connection = open_connection(options_.uri);
+    if (!connection) return connection.error();
+    const std::string xml =
+        take_text(virDomainSaveImageGetXMLDesc(connection->get(), path.c_str(), 0));
+    if (xml.empty()) return last_read_error(path + " can't be read");
+    if (text_of(xml, "uuid") != vm.uuid) {
+      return make_error(Code::FailedPrecondition, path + " holds VM '" + text_of(xml, "name") +
+                                                      "' (" + text_of(xml, "uuid") + "), not '" +
+                                                      vm.id.value + "' (" + vm.uuid + ")");
+    }
+    if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
+    const std::string here = retarget(xml, options_.bridge, consoles_.path(vm.id));
+    if (virDomainRestoreFlags(connection->get(), path.c_str(),
+                              here.empty() ? nullptr : here.c_str(),
+                              VIR_DOMAIN_SAVE_RUNNING) == 0) {
+      return ok_status();
+    }
+    return unless_running(vm.key(),
+                          last_error("VM '" + vm.id.value + "' can't be restored from " + path));
+  }
+
+  /// Of two that start the same VM at once, one fails, and yet it runs.
+  Status unless_running(const VmKey& vm, const Error& error) {
+    auto seen = observe(vm);
+    return seen && seen->copy == Copy::Running ? ok_status() : Status(error);
+  }
+
+  /// The hypervisor's own figures of the migration that brought it; libvirt sends them with the VM.
+  void add_figures(const VmKey& vm, ArrivalReport& report) {
+    auto domain = find(vm);
     JobStats stats;
-    if (!stats.read(domain, 0) || stats.operation() != VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT) {
-      return std::nullopt;
-    }
-    if (stats.type() != VIR_DOMAIN_JOB_BOUNDED && stats.type() != VIR_DOMAIN_JOB_UNBOUNDED) {
-      return std::nullopt;
-    }
-    OutgoingStatus out;
-    int state = 0;
-    const bool paused =
-        virDomainGetState(domain, &state, nullptr, 0) == 0 && state == VIR_DOMAIN_PAUSED;
-    out.phase = paused ? OutgoingPhase::Switching : OutgoingPhase::PreCopying;
-    out.memory_total = Bytes{stats.natural(VIR_DOMAIN_JOB_MEMORY_TOTAL)};
-    out.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
-    out.remaining = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_REMAINING)};
-    out.elapsed =
-        Milliseconds{static_cast<std::int64_t>(stats.natural(VIR_DOMAIN_JOB_TIME_ELAPSED))};
-    return out;
+    // Kept, or only the first to ask would get them.
+    const unsigned flags = VIR_DOMAIN_JOB_STATS_COMPLETED | VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
+    if (!domain || !stats.read(domain->get(), flags)) return;
+    if (stats.operation() != VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN) return;
+    const auto span = [&](const char* name) -> std::optional<Microseconds> {
+      if (!stats.has(name)) return std::nullopt;
+      return Milliseconds{static_cast<std::int64_t>(stats.natural(name))};
+    };
+    report.downtime = span(VIR_DOMAIN_JOB_DOWNTIME);
+    report.total_time = span(VIR_DOMAIN_JOB_TIME_ELAPSED);
+    report.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
   }
 
   static void add_traffic(virDomainPtr domain, VmStatistics& out) {
-    char* raw = virDomainGetXMLDesc(domain, 0);
-    const std::string xml = raw != nullptr ? raw : "";
-    free(raw);
-    const std::string before = "<target dev='";
-    const auto begin = xml.find(before, std::min(xml.find("<interface"), xml.size()));
+    const std::string xml = take_text(virDomainGetXMLDesc(domain, 0));
+    constexpr std::string_view kBefore = "<target dev='";
+    const auto begin = xml.find(kBefore, std::min(xml.find("<interface"), xml.size()));
     if (begin == std::string::npos) return;
-    const auto name = begin + before.size();
+    const auto name = begin + kBefore.size();
     const std::string device = xml.substr(name, xml.find('\'', name) - name);
     virDomainInterfaceStatsStruct traffic{};
     if (virDomainInterfaceStats(domain, device.c_str(), &traffic, sizeof traffic) != 0) return;
-    // The tap's view is the other way round: what it sends, the guest receives. libvirt swaps it
-    // already.
+    // As the guest sees it: libvirt turns the tap's view round.
     out.received_bytes = static_cast<std::uint64_t>(std::max<long long>(0, traffic.rx_bytes));
     out.sent_bytes = static_cast<std::uint64_t>(std::max<long long>(0, traffic.tx_bytes));
   }
 
   const LibvirtOptions options_;
-  Announcer& announcer_;
   Clock& clock_;
-  Log& log_;
   const bool accelerated_;
   Consoles consoles_;
-  std::mutex mutex_;
-  std::map<std::string, Arrival> arrivals_;  // by uuid
+  Admission admission_;
+  Arrivals arrivals_;
+  // In this order: the sampler of migrations uses the connection.
   Connection connection_;
   Outgoing outgoing_;
 };
@@ -520,7 +546,13 @@ class LibvirtDriver final : public Driver {
 
 Result<std::unique_ptr<Driver>> make_driver(const LibvirtOptions& options, Announcer& announcer,
                                             Clock& clock, Log& log) {
-  auto driver = std::make_unique<LibvirtDriver>(options, announcer, clock, log);
+  LibvirtOptions absolute = options;
+  std::error_code failed;
+  absolute.state_dir = std::filesystem::absolute(options.state_dir, failed).string();
+  if (failed) {
+    return make_error(Code::InvalidArgument, "'" + options.state_dir + "': " + failed.message());
+  }
+  auto driver = std::make_unique<LibvirtDriver>(absolute, announcer, clock, log);
   if (auto opened = driver->open(); !opened) return opened.error();
   return std::unique_ptr<Driver>(std::move(driver));
 }

@@ -2,8 +2,9 @@
 // leaves it.
 //
 // What survives a restart of the agent: VMs, and migrations under way, which libvirtd carries on
-// with; both are found again by asking. What does not: the rounds seen so far, and times of
-// arrivals.
+// with; both are found again by asking. Arrivals expected here, in STATE/arrivals: they are
+// announced, late if they came meanwhile. What does not survive: how migrations out of here ended,
+// the rounds seen so far, and the times of arrivals.
 #pragma once
 
 #include <memory>
@@ -20,10 +21,12 @@ struct LibvirtOptions {
   std::string bridge = "br0";
   std::string migration_address;  // other hosts reach libvirtd and QEMU here
   Bytes memory;                   // for VMs in all, their overhead included
-  std::string state_dir;          // consoles: STATE/console/VM.log
+  std::string state_dir;          // absolute; consoles are STATE/console/VM.log
 };
 
-/// Unavailable when libvirtd does not answer. The announcer must outlive the driver.
+/// Unavailable when libvirtd does not answer. The first call after an installation may take a
+/// minute: libvirtd asks every emulator what it can do. Announcer, clock and log must outlive the
+/// driver.
 Result<std::unique_ptr<Driver>> make_driver(const LibvirtOptions& options, Announcer& announcer,
                                             Clock& clock, Log& log);
 

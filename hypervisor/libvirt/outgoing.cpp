@@ -1,6 +1,7 @@
 #include "hypervisor/libvirt/outgoing.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "hypervisor/libvirt/domain_xml.h"
@@ -10,7 +11,10 @@ namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
 constexpr auto kKeepEnded = std::chrono::minutes{10};
+// Two threads each; more at once only slow each other on one link.
+constexpr std::size_t kMostAtOnce = 64;
 constexpr double kMib = 1024.0 * 1024.0;
+constexpr double kUsualPage = 4096;
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -38,121 +42,19 @@ class Params {
   int capacity_ = 0;
 };
 
-}  // namespace
-
-std::string Route::text() const {
-  return libvirt_uri + "|" + data_uri + "|" + console;
-}
-
-Result<Route> Route::parse(const std::string& text) {
-  const auto first = text.find('|');
-  const auto second = text.find('|', first == std::string::npos ? first : first + 1);
-  if (second == std::string::npos) {
-    return make_error(Code::InvalidArgument, "'" + text + "' is not an endpoint of a libvirt host",
-                      "both ends of a migration must be of the same kind");
+/// The whole migration, as one libvirt call.
+Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& route) {
+  const unsigned long long downtime_ms =
+      ticket.downtime_limit ? static_cast<unsigned long long>(ticket.downtime_limit->count()) : 0;
+  if (downtime_ms > 0 && virDomainMigrateSetMaxDowntime(domain, downtime_ms, 0) != 0) {
+    return last_error("the downtime limit can't be set");
   }
-  return Route{text.substr(0, first), text.substr(first + 1, second - first - 1),
-               text.substr(second + 1)};
-}
-
-void RoundKeeper::sample(unsigned long long iteration, Bytes transferred, Bytes remaining,
-                         double dirty_bytes_per_s, Microseconds elapsed) {
-  if (iteration == 0 || closed_) return;  // not sending yet
-  if (iteration != iteration_) {
-    if (!rounds_.empty()) {
-      Round& last = rounds_.back();
-      last.duration = elapsed - last.started;
-      last.sent = transferred - began_with_;
-    }
-    iteration_ = iteration;
-    began_with_ = transferred;
-    Round next;
-    next.index = static_cast<int>(iteration) - 1;
-    next.started = rounds_.empty() ? Microseconds{0} : elapsed;
-    if (rounds_.empty()) began_with_ = Bytes{0};
-    rounds_.push_back(next);
-  }
-  Round& now = rounds_.back();
-  now.duration = elapsed - now.started;
-  now.sent = transferred - began_with_;
-  now.remaining = remaining;
-  if (dirty_bytes_per_s > 0) now.dirty_bytes_per_s = dirty_bytes_per_s;
-}
-
-void RoundKeeper::close(Bytes transferred, Microseconds elapsed) {
-  closed_ = true;
-  if (rounds_.empty()) return;
-  Round& last = rounds_.back();
-  last.duration = std::max(last.duration, elapsed - last.started);
-  if (transferred > began_with_ + last.sent) last.sent = transferred - began_with_;
-}
-
-Outgoing::~Outgoing() {
-  std::map<std::string, std::shared_ptr<Job>> jobs;
-  {
-    const std::lock_guard lock(mutex_);
-    jobs.swap(jobs_);
-    for (auto& [uuid, job] : jobs) job->running = false;
-  }
-  for (auto& [uuid, job] : jobs) {
-    if (job->sampler.joinable()) job->sampler.join();
-    if (!job->caller.joinable()) continue;
-    // Its libvirt call may last for minutes; the process ends, and libvirtd carries on.
-    if (job->ended.count() == 0) {
-      job->caller.detach();
-    } else {
-      job->caller.join();
-    }
-  }
-}
-
-Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
-  const std::lock_guard lock(mutex_);
-  forget_old_locked();
-  const auto known = jobs_.find(ticket.vm.uuid);
-  if (known != jobs_.end()) {
-    Job& job = *known->second;
-    if (job.ticket.operation == ticket.operation) return ok_status();
-    if (job.ended.count() == 0) {
-      return make_error(Code::Conflict, "VM '" + ticket.vm.id.value + "' is being migrated by " +
-                                            job.ticket.operation.value);
-    }
-    if (job.caller.joinable()) job.caller.join();
-    if (job.sampler.joinable()) job.sampler.join();
-    jobs_.erase(known);
-  }
-  auto job = std::make_shared<Job>();
-  job->ticket = ticket;
-  job->route = route;
-  job->began = clock_.now();
-  job->status.phase = OutgoingPhase::PreCopying;
-  job->status.operation = ticket.operation;
-  job->status.memory_total = ticket.vm.memory;
-  job->status.remaining = ticket.vm.memory;
-  jobs_.emplace(ticket.vm.uuid, job);
-  job->caller = std::thread([this, job] { call(job); });
-  job->sampler = std::thread([this, job] { sample(job); });
-  return ok_status();
-}
-
-void Outgoing::call(const std::shared_ptr<Job>& job) {
-  const MigrationTicket& ticket = job->ticket;
-  auto connection = connection_.open_another();
-  if (!connection) return finish(*job, OutgoingPhase::Failed, connection.error().message);
-  const DomainHandle domain = find(connection->get(), ticket.vm.uuid);
-  if (!domain) {
-    return finish(*job, OutgoingPhase::Failed, last_error("the VM is not here").message);
-  }
-  if (ticket.downtime_limit) {
-    virDomainMigrateSetMaxDowntime(
-        domain.get(), static_cast<unsigned long long>(ticket.downtime_limit->count()), 0);
-  }
-  char* raw = virDomainGetXMLDesc(domain.get(), VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE);
-  const std::string xml = raw != nullptr ? raw : "";
-  free(raw);
+  const std::string xml =
+      take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
+  if (xml.empty()) return last_error("its description can't be read");
   Params params;
-  params.add(VIR_MIGRATE_PARAM_URI, job->route.data_uri);
-  const std::string moved = with_console(xml, job->route.console);
+  params.add(VIR_MIGRATE_PARAM_URI, route.data_uri);
+  const std::string moved = retarget(xml, route.bridge, route.console);
   if (!moved.empty()) params.add(VIR_MIGRATE_PARAM_DEST_XML, moved);
   if (ticket.bandwidth_limit) {
     // libvirt counts in MiB/s and takes 0 for no limit.
@@ -160,99 +62,236 @@ void Outgoing::call(const std::shared_ptr<Job>& job) {
                static_cast<unsigned long long>(
                    std::max(1.0, std::floor(ticket.bandwidth_limit->value / kMib))));
   }
+  // Not persistent: a definition that stays behind could be started a second time by hand.
   const unsigned flags = VIR_MIGRATE_LIVE | VIR_MIGRATE_PEER2PEER;
-  const int done = virDomainMigrateToURI3(domain.get(), job->route.libvirt_uri.c_str(),
-                                          params.list(), params.count(), flags);
-  if (done == 0) return finish(*job, OutgoingPhase::Completed, "");
-  const Error error = last_error("migration");
-  finish(*job, error.code == Code::Cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
-         error.message);
+  const int done = virDomainMigrateToURI3(domain, route.libvirt_uri.c_str(), params.list(),
+                                          params.count(), flags);
+  return done == 0 ? ok_status() : Status(last_error("libvirt"));
 }
 
-void Outgoing::sample(const std::shared_ptr<Job>& job) {
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!job->running) return;
+}  // namespace
+
+Outgoing::Outgoing(Connection& connection, Clock& clock, Log& log)
+    : connection_(connection), shared_(std::make_shared<Shared>(clock, log)) {}
+
+Outgoing::~Outgoing() {
+  std::map<std::string, JobPtr> jobs;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->closed = true;
+    jobs.swap(shared_->jobs);
+  }
+  shared_->changed.notify_all();
+  for (auto& [uuid, job] : jobs) {
+    job->sampler.join();
+    if (job->ended) {
+      job->caller.join();
+    } else {
+      job->caller.detach();
     }
-    auto connection = connection_.get();
-    if (connection) {
-      const DomainHandle domain = find(connection->get(), job->ticket.vm.uuid);
-      if (domain) take_sample(*job, domain.get());
-    }
-    clock_.sleep_for(kSampleEvery);
   }
 }
 
-void Outgoing::take_sample(Job& job, virDomainPtr domain) {
-  JobStats stats;
-  if (!stats.read(domain, 0) || stats.type() == VIR_DOMAIN_JOB_NONE) return;
-  const auto page = stats.natural(VIR_DOMAIN_JOB_MEMORY_PAGE_SIZE);
-  const double dirty = static_cast<double>(stats.natural(VIR_DOMAIN_JOB_MEMORY_DIRTY_RATE)) *
-                       static_cast<double>(page == 0 ? 4096 : page);
-  const Bytes transferred{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
-  const Bytes remaining{stats.natural(VIR_DOMAIN_JOB_DATA_REMAINING)};
-  const Microseconds elapsed = std::chrono::duration_cast<Microseconds>(clock_.now() - job.began);
-  const std::lock_guard lock(mutex_);
-  if (!job.running) return;
-  job.rounds.sample(stats.natural(VIR_DOMAIN_JOB_MEMORY_ITERATION), transferred, remaining, dirty,
-                    elapsed);
-  OutgoingStatus& status = job.status;
-  if (const Bytes total{stats.natural(VIR_DOMAIN_JOB_MEMORY_TOTAL)}; total.count > 0) {
-    status.memory_total = total;
+Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
+  std::vector<JobPtr> over;
+  Status begun;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    over = take_old_locked(ticket.vm.uuid, ticket.operation);
+    begun = begin_locked(ticket, route);
   }
-  status.transferred = transferred;
-  status.remaining = remaining;
-  status.dirty_bytes_per_s = dirty;
+  // They ended: their threads return at once, but the sampler may need the lock for that.
+  for (const auto& job : over) {
+    job->caller.join();
+    job->sampler.join();
+  }
+  return begun;
 }
 
-void Outgoing::finish(Job& job, OutgoingPhase phase, const std::string& error) {
-  const std::lock_guard lock(mutex_);
-  job.running = false;
-  job.ended = clock_.now();
+Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route) {
+  auto& jobs = shared_->jobs;
+  const auto known = jobs.find(ticket.vm.uuid);
+  if (known != jobs.end()) {
+    const OperationId& by = known->second->ticket.operation;
+    if (by == ticket.operation) return ok_status();
+    return make_error(Code::Conflict,
+                      "VM '" + ticket.vm.id.value + "' is being migrated by " + by.value);
+  }
+  if (jobs.size() >= kMostAtOnce) {
+    return make_error(Code::ResourceExhausted, "too many migrations out of this host",
+                      "wait until some have ended");
+  }
+  auto job = std::make_shared<Job>();
+  job->ticket = ticket;
+  job->route = route;
+  job->began = shared_->clock.now();
+  job->status.phase = OutgoingPhase::PreCopying;
+  job->status.operation = ticket.operation;
+  job->status.memory_total = ticket.vm.memory;
+  job->status.remaining = ticket.vm.memory;
+  jobs.emplace(ticket.vm.uuid, job);
+  job->caller =
+      std::thread([shared = shared_, job, uri = connection_.uri()] { call(shared, job, uri); });
+  job->sampler = std::thread([this, job] { sample(job); });
+  return ok_status();
+}
+
+/// Takes out the VM's last migration if it ended and is of another operation, and all that ended
+/// long ago.
+std::vector<Outgoing::JobPtr> Outgoing::take_old_locked(const std::string& uuid,
+                                                        const OperationId& operation) {
+  std::vector<JobPtr> out;
+  const MonotonicTime now = shared_->clock.now();
+  for (auto it = shared_->jobs.begin(); it != shared_->jobs.end();) {
+    const Job& job = *it->second;
+    const bool replaced = it->first == uuid && job.ticket.operation != operation;
+    if (job.ended && (replaced || now - *job.ended > kKeepEnded)) {
+      out.push_back(it->second);
+      it = shared_->jobs.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return out;
+}
+
+void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
+                    const std::string& uri) {
+  auto connection = open_connection(uri);
+  if (!connection) {
+    return finish(*shared, *job, OutgoingPhase::Failed, connection.error().message);
+  }
+  const DomainHandle domain = find(connection->get(), job->ticket.vm.uuid);
+  if (!domain) {
+    return finish(*shared, *job, OutgoingPhase::Failed, last_error("the VM is not here").message);
+  }
+  {
+    const std::lock_guard lock(shared->mutex);
+    if (shared->closed) return;
+    if (!job->cancel) job->calling = true;
+  }
+  if (!job->calling) return finish(*shared, *job, OutgoingPhase::Cancelled, "cancelled");
+  auto done = migrate(domain.get(), job->ticket, job->route);
+  if (done) return finish(*shared, *job, OutgoingPhase::Completed, "");
+  const bool cancelled = done.error().code == Code::Cancelled;
+  finish(*shared, *job, cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
+         done.error().message);
+}
+
+void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error) {
+  const std::lock_guard lock(shared.mutex);
+  if (shared.closed) return;  // the clock and the log are gone, and nobody asks any more
+  const MonotonicTime now = shared.clock.now();
+  job.ended = now;
   job.status.phase = phase;
   job.status.error = error;
   if (phase == OutgoingPhase::Completed) {
+    // Nobody could look after the last round: it sent what was left.
     job.status.transferred = job.status.transferred + job.status.remaining;
     job.status.remaining = Bytes{0};
   }
   job.rounds.close(job.status.transferred,
-                   std::chrono::duration_cast<Microseconds>(job.ended - job.began));
-  log_.info("libvirt", "migration of '" + job.ticket.vm.id.value + "': " +
-                           std::string(to_string(phase)) + (error.empty() ? "" : ", " + error));
+                   std::chrono::duration_cast<Microseconds>(now - job.began));
+  shared.changed.notify_all();
+  shared.log.info("libvirt", "migration of '" + job.ticket.vm.id.value +
+                                 "': " + std::string(to_string(phase)) +
+                                 (error.empty() ? "" : ", " + error));
+}
+
+void Outgoing::sample(const JobPtr& job) {
+  while (true) {
+    bool cancel = false;
+    {
+      std::unique_lock lock(shared_->mutex);
+      shared_->changed.wait_for(lock, kSampleEvery, [&] {
+        return shared_->closed || job->ended.has_value() || job->look_now;
+      });
+      if (shared_->closed || job->ended) return;
+      job->look_now = false;
+      cancel = job->cancel && job->calling;
+    }
+    auto connection = connection_.get();
+    if (!connection) continue;
+    const DomainHandle domain = find(connection->get(), job->ticket.vm.uuid);
+    if (!domain) continue;
+    // Asked again and again: before libvirt's job has begun there is nothing to abort, and an abort
+    // of that moment would be lost.
+    if (take_sample(*job, domain.get()) && cancel) virDomainAbortJob(domain.get());
+  }
+}
+
+/// False when it is not being sent at this moment.
+bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
+  JobStats stats;
+  if (!stats.read(domain, 0) || !stats.sending()) return false;
+  const auto page = static_cast<double>(stats.natural(VIR_DOMAIN_JOB_MEMORY_PAGE_SIZE));
+  const auto pages = static_cast<double>(stats.natural(VIR_DOMAIN_JOB_MEMORY_DIRTY_RATE));
+  RoundKeeper::Sample sample;
+  sample.iteration = stats.natural(VIR_DOMAIN_JOB_MEMORY_ITERATION);
+  sample.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
+  sample.remaining = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_REMAINING)};
+  sample.dirty_bytes_per_s = pages * (page > 0 ? page : kUsualPage);
+  const Bytes total{stats.natural(VIR_DOMAIN_JOB_MEMORY_TOTAL)};
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed || job.ended) return false;
+  if (total.count == 0) return true;  // nothing was sent yet
+  sample.elapsed = std::chrono::duration_cast<Microseconds>(shared_->clock.now() - job.began);
+  job.rounds.add(sample);
+  job.status.memory_total = total;
+  job.status.transferred = sample.transferred;
+  job.status.remaining = sample.remaining;
+  job.status.dirty_bytes_per_s = sample.dirty_bytes_per_s;
+  return true;
 }
 
 OutgoingStatus Outgoing::status(const std::string& uuid) {
-  const std::lock_guard lock(mutex_);
-  const auto known = jobs_.find(uuid);
-  if (known == jobs_.end()) return {};
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  if (known == shared_->jobs.end()) return {};
   const Job& job = *known->second;
   OutgoingStatus out = job.status;
   out.rounds = job.rounds.rounds();
-  const MonotonicTime end = job.ended.count() != 0 ? job.ended : clock_.now();
+  const MonotonicTime end = job.ended ? *job.ended : shared_->clock.now();
   out.elapsed = std::chrono::duration_cast<Microseconds>(end - job.began);
   return out;
 }
 
-void Outgoing::on_paused(const std::string& uuid) {
-  const std::lock_guard lock(mutex_);
-  const auto known = jobs_.find(uuid);
-  if (known == jobs_.end() || !known->second->running) return;
-  known->second->status.phase = OutgoingPhase::Switching;
-  known->second->status.paused_at = clock_.wall_now();
+bool Outgoing::running(const std::string& uuid) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  return known != shared_->jobs.end() && !known->second->ended;
 }
 
-void Outgoing::forget_old_locked() {
-  for (auto it = jobs_.begin(); it != jobs_.end();) {
-    Job& job = *it->second;
-    if (job.ended.count() == 0 || clock_.now() - job.ended < kKeepEnded) {
-      ++it;
-      continue;
-    }
-    if (job.caller.joinable()) job.caller.join();
-    if (job.sampler.joinable()) job.sampler.join();
-    it = jobs_.erase(it);
-  }
+bool Outgoing::knows(const std::string& uuid, const OperationId& operation) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  return known != shared_->jobs.end() && known->second->ticket.operation == operation;
+}
+
+bool Outgoing::cancel(const std::string& uuid) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  if (known == shared_->jobs.end() || known->second->ended) return false;
+  known->second->cancel = true;
+  known->second->look_now = true;
+  shared_->changed.notify_all();
+  return true;
+}
+
+void Outgoing::on_paused(const std::string& uuid) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  if (known == shared_->jobs.end() || known->second->ended) return;
+  known->second->status.phase = OutgoingPhase::Switching;
+  known->second->status.paused_at = shared_->clock.wall_now();
+}
+
+void Outgoing::on_iteration(const std::string& uuid) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto known = shared_->jobs.find(uuid);
+  if (known == shared_->jobs.end() || known->second->ended) return;
+  known->second->look_now = true;
+  shared_->changed.notify_all();
 }
 
 }  // namespace mare::libvirt

@@ -1,0 +1,33 @@
+#include "hypervisor/libvirt/admission.h"
+
+#include <chrono>
+
+namespace mare::libvirt {
+namespace {
+// A sender follows its ticket within seconds. One that never comes, because mared is gone for good,
+// must not hold memory for ever.
+constexpr auto kLongest = std::chrono::minutes{10};
+}  // namespace
+
+std::map<std::string, Bytes> Admission::claim(const std::string& uuid, Bytes memory) {
+  const std::lock_guard lock(mutex_);
+  const MonotonicTime now = clock_.now();
+  std::map<std::string, Bytes> others;
+  for (auto it = claims_.begin(); it != claims_.end();) {
+    if (now - it->second.since > kLongest) {
+      it = claims_.erase(it);
+      continue;
+    }
+    if (it->first != uuid) others.emplace(it->first, it->second.memory);
+    ++it;
+  }
+  claims_[uuid] = {memory, now};
+  return others;
+}
+
+void Admission::release(const std::string& uuid) {
+  const std::lock_guard lock(mutex_);
+  claims_.erase(uuid);
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,23 @@
+// Where a migration goes: what the destination's backend writes into an IncomingEndpoint for the
+// source's. Pure.
+#pragma once
+
+#include <string>
+
+#include "orchestrator/core/result.h"
+
+namespace mare::libvirt {
+
+struct Route {
+  std::string libvirt_uri;   // of the destination's libvirtd, as the source reaches it
+  std::string data_uri;      // where QEMU sends
+  std::string bridge;        // the network there
+  std::string console;       // the console's file there
+  bool accelerated = false;  // KVM there; a guest can't change between KVM and emulation
+
+  std::string text() const;
+  /// InvalidArgument for what text() did not write.
+  static Result<Route> parse(const std::string& text);
+};
+
+}  // namespace mare::libvirt
