@@ -77,8 +77,7 @@ def _difference(old: Plan, new: Plan) -> str:
 def _complete_networks(state: LabState) -> bool:
     """False if a namespace that was there has died out: then its cables are gone too, and a mixture of old
     hosts and new switch is harder to trust than a new lab."""
-    return all(state.alive(f"holder:{key}") is not None or procs.in_network([inode])
-               for key, inode in state.networks.items())
+    return all(services.survives(state, key) for key in state.networks)
 
 
 def _check_free(plan: Plan, mared: bool) -> None:
@@ -229,8 +228,7 @@ def _living_networks(state: LabState | None, holders: set[Process], marked: list
     inodes = {procs.namespace_of(p.pid, "net") for p in [*holders, *marked]}
     if state is not None:
         for key, inode in state.networks.items():
-            path = Path("/run/netns") / state.plan.netns_name(key)
-            if path.exists() and path.stat().st_ino == inode:
+            if services.named_inode(state.plan, key) == inode:
                 inodes.add(inode)
     return [inode for inode in inodes if inode is not None and inode != own]
 

@@ -140,6 +140,16 @@ def start_holder_beside(key: str, state: Path, neighbour: int) -> procs.Process:
     return start_holder(key, state, 0, entering(neighbour))
 
 
+def start_holder_in_named(key: str, state: Path, name: Path) -> procs.Process:
+    """Keep a network namespace whose holder died, through the name that we gave it."""
+
+    def enter() -> None:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        _checked(_libc.setns(descriptor, CLONE_NEWNET), f"entering {name}")
+
+    return start_holder(key, state, 0, enter)
+
+
 def check_permission() -> None:
     """Say what is missing when the kernel or the container does not allow namespaces."""
     pid = os.fork()

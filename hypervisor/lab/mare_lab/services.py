@@ -79,14 +79,32 @@ def ensure_holder(state: LabState, key: str) -> int:
 
 
 def _adopt(state: LabState, key: str) -> Process | None:
-    """The holder died but something lives in its namespaces (a QEMU, libvirtd): keep them through it."""
+    """The holder died but its namespaces did not, thanks to a QEMU or libvirtd in them, or to the name."""
     inode = state.networks.get(key)
     if inode is None or not state.same_boot:
         return None
     neighbours = procs.in_network([inode])
-    if not neighbours:
+    if neighbours:
+        return namespaces.start_holder_beside(f"holder:{key}", state.plan.directory, neighbours[0].pid)
+    if key == "sw" and named_inode(state.plan, key) == inode:
+        return namespaces.start_holder_in_named(f"holder:{key}", state.plan.directory,
+                                                Path("/run/netns") / state.plan.netns_name(key))
+    return None
+
+
+def survives(state: LabState, key: str) -> bool:
+    """Whether the namespaces of a part are still there. The switch is a network and no more, so its name
+    is enough; a host has mounts too, which only a process keeps."""
+    inode = state.networks.get(key)
+    return (state.alive(f"holder:{key}") is not None or (inode is not None and bool(procs.in_network([inode])))
+            or (key == "sw" and inode is not None and named_inode(state.plan, key) == inode))
+
+
+def named_inode(plan: Plan, key: str) -> int | None:
+    try:
+        return (Path("/run/netns") / plan.netns_name(key)).stat().st_ino
+    except OSError:
         return None
-    return namespaces.start_holder_beside(f"holder:{key}", state.plan.directory, neighbours[0].pid)
 
 
 def _new_holder(plan: Plan, key: str) -> Process:
