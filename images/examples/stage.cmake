@@ -1,5 +1,6 @@
-# Run by the build: fills STAGE with PROGRAMS, stripped, SCRIPTS, and the sources below SOURCES. In a new
-# folder that is then renamed: whoever builds an image at the same time sees the old one or the new one.
+# Run by the build: fills STAGE with PROGRAMS, stripped, SCRIPTS, and the sources below SOURCES. In a
+# new folder that is then renamed: whoever builds an image at the same time sees the old one or the
+# new one.
 set(new ${STAGE}.new)
 file(REMOVE_RECURSE ${new})
 file(MAKE_DIRECTORY ${new}/bin ${new}/share/mare)

@@ -71,6 +71,7 @@ static void record_exit(const char* dir, int status) {
   }
   for (int attempt = 0; attempt < kExitRetries; ++attempt) {
     if (job_file_write(dir, MARE_GUEST_FILE_EXIT, content)) return;
+    if (errno == ENOENT) return;  // The directory was removed: nobody wants to know.
     // A full disk may get room again; while the runner lives the job counts as running.
     if (attempt == 0) {
       guestd_log("cannot write %s/%s: %s; trying again for %d s", dir, MARE_GUEST_FILE_EXIT,

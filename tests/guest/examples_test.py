@@ -15,15 +15,20 @@ from harness import program
 TIMEOUT_S = 300
 
 
-def run(*arguments: str, folder: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, folder: str | None = None,
+        **environment: str) -> subprocess.CompletedProcess[str]:
     # LeakSanitizer sees what Open MPI leaves behind at exit; that is not ours.
     full = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", **environment}
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=folder, env=full, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=folder,
+                          env=full, check=False)
 
 
-def mpirun(ranks: int, *arguments: str, folder: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return run("mpirun", "--oversubscribe", "--allow-run-as-root", "--mca", "btl", "tcp,self", "--mca",
-               "btl_tcp_if_include", "lo", "-np", str(ranks), *arguments, folder=folder, **environment)
+def mpirun(ranks: int, *arguments: str, folder: str | None = None,
+           **environment: str) -> subprocess.CompletedProcess[str]:
+    return run("mpirun", "--oversubscribe", "--allow-run-as-root", "--mca", "btl", "tcp,self",
+               "--mca",
+               "btl_tcp_if_include", "lo", "-np", str(ranks), *arguments, folder=folder,
+               **environment)
 
 
 def value(result: subprocess.CompletedProcess[str], key: str) -> str:
@@ -58,21 +63,26 @@ class Migtest(ExampleTest):
         self.check(3, "--size-mib", "8", "--wws-mib", "2", "--iterations", "10")
 
     def test_with_other_options(self) -> None:
-        self.check(3, "--size-mib", "4", "--wws-mib", "4", "--iterations", "5", "--incompressible", "--seed", "99", "--work", "1")
+        self.check(3, "--size-mib", "4", "--wws-mib", "4", "--iterations", "5", "--incompressible",
+                   "--seed", "99", "--work", "1")
         self.check(1, "--size-mib", "1", "--wws-mib", "0", "--iterations", "3")
-        self.check(2, "--size-mib", "2", "--wws-mib", "1", "--iterations", "4", "--interval-ms", "20")
+        self.check(2, "--size-mib", "2", "--wws-mib", "1", "--iterations", "4", "--interval-ms",
+                   "20")
 
     def test_options_that_matter_change_the_checksum(self) -> None:
-        base = {"--size-mib": "4", "--wws-mib": "2", "--iterations": "5", "--seed": "1", "--ranks": "2", "--work": "0"}
+        base = {"--size-mib": "4", "--wws-mib": "2", "--iterations": "5", "--seed": "1",
+                "--ranks": "2", "--work": "0"}
         seen = set()
-        for change in ({}, {"--size-mib": "5"}, {"--wws-mib": "3"}, {"--iterations": "6"}, {"--seed": "2"}, {"--ranks": "3"},
+        for change in ({}, {"--size-mib": "5"}, {"--wws-mib": "3"}, {"--iterations": "6"},
+                       {"--seed": "2"}, {"--ranks": "3"},
                        {"--work": "1"}):
             options = [word for pair in {**base, **change}.items() for word in pair]
             seen.add(value(run(program("migtest"), "--expect", *options), "checksum"))
         self.assertEqual(len(seen), 7)
 
     def test_every_iteration_is_logged_by_every_rank(self) -> None:
-        result = mpirun(3, program("migtest"), "--size-mib", "2", "--wws-mib", "1", "--iterations", "30", "--log", "times",
+        result = mpirun(3, program("migtest"), "--size-mib", "2", "--wws-mib", "1", "--iterations",
+                        "30", "--log", "times",
                         folder=self.folder)
         self.assert_right(result)
         for rank in range(3):
@@ -81,19 +91,22 @@ class Migtest(ExampleTest):
             numbers = [[int(word) for word in line.split()] for line in lines[1:]]
             self.assertEqual([row[0] for row in numbers], list(range(1, 31)))
             for this, following in zip(numbers, numbers[1:]):
-                self.assertGreaterEqual(following[1], this[1] + this[2], "iterations do not overlap")
+                self.assertGreaterEqual(following[1], this[1] + this[2],
+                                        "iterations do not overlap")
         on_stdout = re.findall(r"iteration=(\d+) start_us=(\d+) duration_us=(\d+)", result.stdout)
         self.assertEqual([int(row[0]) for row in on_stdout], list(range(1, 31)))
 
     def test_a_flipped_bit_is_found(self) -> None:
         for iteration in (1, 3, 5):  # In the first, in the middle, and after the last rewriting.
-            result = mpirun(3, program("migtest"), "--size-mib", "2", "--wws-mib", "1", "--iterations", "5", "--corrupt-at",
+            result = mpirun(3, program("migtest"), "--size-mib", "2", "--wws-mib", "1",
+                            "--iterations", "5", "--corrupt-at",
                             str(iteration), folder=self.folder)
             self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
             self.assertIn("verified=no", result.stdout)
             self.assertIn("rank 2", result.stderr)
             self.assertNotIn("verified=yes", result.stdout)
-        outside = mpirun(2, program("migtest"), "--size-mib", "2", "--wws-mib", "0", "--iterations", "2", "--corrupt-at", "1")
+        outside = mpirun(2, program("migtest"), "--size-mib", "2", "--wws-mib", "0", "--iterations",
+                         "2", "--corrupt-at", "1")
         self.assertEqual(outside.returncode, 1, "also in memory that is never rewritten")
 
     def test_a_log_that_cannot_be_written(self) -> None:
@@ -103,13 +116,15 @@ class Migtest(ExampleTest):
 
     def test_a_full_disk_is_not_silent(self) -> None:
         (pathlib.Path(self.folder) / "times.0").symlink_to("/dev/full")
-        result = mpirun(1, program("migtest"), "--size-mib", "1", "--wws-mib", "1", "--iterations", "2", "--log", "times",
+        result = mpirun(1, program("migtest"), "--size-mib", "1", "--wws-mib", "1", "--iterations",
+                        "2", "--log", "times",
                         folder=self.folder)
         self.assertEqual(result.returncode, 1)
         self.assertIn("incomplete", result.stderr)
 
     def test_wrong_options(self) -> None:
-        for wrong in (["--size-mib", "0"], ["--size-mib", "1", "--wws-mib", "2"], ["--iterations", "x"], ["--nonsense"],
+        for wrong in (["--size-mib", "0"], ["--size-mib", "1", "--wws-mib", "2"],
+                      ["--iterations", "x"], ["--nonsense"],
                       ["--seed", "-1"], ["argument"]):
             self.assertEqual(run(program("migtest"), *wrong).returncode, 2, wrong)
 
@@ -122,16 +137,20 @@ class Matmul(ExampleTest):
             for ranks in (1, 2, 3):
                 result = mpirun(ranks, program("matmul"), *options)
                 self.assert_right(result)
-                self.assertEqual((value(result, "checksum"), value(result, "verified")), (expected, "yes"))
+                self.assertEqual((value(result, "checksum"), value(result, "verified")),
+                                 (expected, "yes"))
 
     def test_more_slaves_than_rows(self) -> None:
         result = mpirun(4, program("matmul"), "--n", "2", "--products", "2")
         self.assert_right(result)
-        self.assertEqual(value(result, "checksum"), value(run(program("matmul"), "--expect", "--n", "2", "--products", "2"), "checksum"))
+        self.assertEqual(value(result, "checksum"),
+                         value(run(program("matmul"), "--expect", "--n", "2", "--products", "2"),
+                               "checksum"))
 
     def test_a_wrong_number_is_found(self) -> None:
         for ranks in (1, 3):
-            result = mpirun(ranks, program("matmul"), "--n", "40", "--products", "3", "--corrupt-at", "2")
+            result = mpirun(ranks, program("matmul"), "--n", "40", "--products", "3",
+                            "--corrupt-at", "2")
             self.assertEqual(result.returncode, 1)
             self.assertIn("product 2 is wrong", result.stderr)
             self.assertEqual(value(result, "verified"), "no")
@@ -149,7 +168,8 @@ class Heat(ExampleTest):
 
     def test_every_step_changes_the_plate(self) -> None:
         """The checksum is not just a constant."""
-        sums = {value(run(program("heat"), "--expect", "--nx", "20", "--ny", "20", "--steps", str(steps)), "checksum")
+        sums = {value(run(program("heat"), "--expect", "--nx", "20", "--ny", "20", "--steps",
+                          str(steps)), "checksum")
                 for steps in (1, 2, 50)}
         self.assertEqual(len(sums), 3)
 
@@ -157,7 +177,8 @@ class Heat(ExampleTest):
         options = ["--nx", "40", "--ny", "40", "--steps", "100"]
         result = mpirun(2, program("heat"), *options, "--corrupt-at", "50")
         self.assert_right(result)
-        self.assertNotEqual(value(result, "checksum"), value(run(program("heat"), "--expect", *options), "checksum"))
+        self.assertNotEqual(value(result, "checksum"),
+                            value(run(program("heat"), "--expect", *options), "checksum"))
 
     def test_more_ranks_than_rows(self) -> None:
         result = mpirun(3, program("heat"), "--ny", "2")
@@ -171,7 +192,8 @@ class Hpl(ExampleTest):
         folder = pathlib.Path(self.folder) / "fake"
         folder.mkdir()
         script = folder / "hpcc"
-        script.write_text(f"#!/bin/sh\ncat > hpccoutf.txt <<X\nWALL 100 PASSED\nBegin of HPL section.\n{verdict}\n"
+        script.write_text("#!/bin/sh\ncat > hpccoutf.txt <<X\nWALL 100 PASSED\n"
+                          f"Begin of HPL section.\n{verdict}\n"
                           f"End of HPL section.\nX\nexit {code}\n")
         script.chmod(0o755)
         return f"{folder}:{os.environ['PATH']}"
@@ -216,9 +238,11 @@ class Hpl(ExampleTest):
 
     def test_wrong_use(self) -> None:
         path = self.fake_hpcc("")
-        for wrong in (["--n"], ["--n", "0"], ["--n", "x"], ["--nonsense"], ["--p", "2"], ["--p", "2", "--q", "2"],
+        for wrong in (["--n"], ["--n", "0"], ["--n", "x"], ["--nonsense"], ["--p", "2"],
+                      ["--p", "2", "--q", "2"],
                       ["--n", "9999999999999999999999"], ["--repeat", "21"]):
-            self.assertEqual(run(program("mare-hpl"), *wrong, folder=self.folder, PATH=path).returncode, 2, wrong)
+            self.assertEqual(run(program("mare-hpl"), *wrong, folder=self.folder,
+                                 PATH=path).returncode, 2, wrong)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the tests of the guest side share: a mare-guestd of their own on loopback, and a client of its protocol.
+"""What the tests of the guest side share: a mare-guestd on loopback, and a client.
 
 The programs under test come from the environment, set by CTest: MARE_GUEST_BIN is their folder.
 """
@@ -19,7 +19,7 @@ import urllib.parse
 from typing import Callable
 
 TOKEN = "test-token-0123456789"
-# Generous: on a loaded machine a thread may wait long for its turn. Nothing waits this long when all is well.
+# Generous, for loaded machines. Nothing waits this long when all is well.
 PATIENCE_S = 60.0
 
 
@@ -77,7 +77,8 @@ class Client:
         self.close()
 
     def send_line(self, verb: str, *fields: tuple[str, object]) -> None:
-        encoded = "".join(f" {key}={urllib.parse.quote(str(value), safe='')}" for key, value in fields)
+        encoded = "".join(f" {key}={urllib.parse.quote(str(value), safe='')}" for key,
+                          value in fields)
         self.socket.sendall(f"MARE1 {self.token} {verb}{encoded}\n".encode())
 
     def read_answer(self) -> tuple[dict[str, str], bytes]:
@@ -89,7 +90,8 @@ class Client:
             raise GuestError(words[1], urllib.parse.unquote(words[2]))
         if words[0] != "OK":
             raise AssertionError(f"neither OK nor ERR: {line!r}")
-        fields = {key: urllib.parse.unquote(value) for key, value in (word.split("=", 1) for word in words[1:])}
+        fields = {key: urllib.parse.unquote(value) for key,
+                  value in (word.split("=", 1) for word in words[1:])}
         return fields, self.file.read(int(fields["len"])) if "len" in fields else b""
 
     def ask(self, verb: str, *fields: tuple[str, object]) -> dict[str, str]:
@@ -108,7 +110,8 @@ class Client:
         return self.read_answer()[1]
 
     def wait_exited(self, job: str, directory: object) -> dict[str, str]:
-        wait_until(lambda: self.status(job, directory)["state"] != "running", f"{job} in {directory} ended")
+        wait_until(lambda: self.status(job, directory)["state"] != "running",
+                   f"{job} in {directory} ended")
         return self.status(job, directory)
 
 
@@ -117,13 +120,15 @@ class Guestd:
 
     def __init__(self, *options: str, address: str = "127.0.0.1", prefix: tuple[str, ...] = (),
                  folder: str | None = None, port: int = 0) -> None:
+        binary = program("mare-guestd")
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="mare-guest-"))
         self.owns_folder = folder is None
         self.address = address
         self.token_file = self.folder / "token"
         self.token_file.write_text(TOKEN + "\n")
         self.process = subprocess.Popen(
-            [*prefix, program("mare-guestd"), "--token-file", str(self.token_file), "--listen", address,
+            [*prefix, binary, "--token-file", str(self.token_file), "--listen",
+             address,
              "--port", str(port), *options], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr
         line = self.process.stderr.readline()
@@ -138,7 +143,8 @@ class Guestd:
 
     def environment(self) -> dict[str, str]:
         """For mare-rsh."""
-        return {**os.environ, "MARE_TOKEN_FILE": str(self.token_file), "MARE_GUEST_PORT": str(self.port)}
+        return {**os.environ, "MARE_TOKEN_FILE": str(self.token_file),
+                "MARE_GUEST_PORT": str(self.port)}
 
     def kill(self) -> None:
         """As a crash would."""
@@ -171,7 +177,8 @@ class GuestdTest(unittest.TestCase):
     def directory(self, name: str) -> pathlib.Path:
         return self.guestd.folder / name
 
-    def assert_refused(self, code: str, client: Client, verb: str, *fields: tuple[str, object]) -> str:
+    def assert_refused(self, code: str, client: Client, verb: str,
+                       *fields: tuple[str, object]) -> str:
         with self.assertRaises(GuestError) as caught:
             client.ask(verb, *fields)
         self.assertEqual(caught.exception.code, code, caught.exception)

@@ -1,6 +1,7 @@
 """mpirun with mare-rsh between "guests" that are network namespaces of this machine.
 
-Each has its own address, host name and mare-guestd on the usual port; the job is started by RUN, as mared does.
+Each has its own address, host name and mare-guestd on the usual port; the job is started
+by RUN, as mared does.
 Needs root. The namespaces are named mg-PID-* and deleted at the end.
 """
 
@@ -62,7 +63,8 @@ class Network:
 
     def add_host(self, number: int) -> str:
         name = self.add(f"h{number}")
-        ip("-n", self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("-n", self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name",
+           "eth0", "netns", name)
         ip("-n", self.switch, "link", "set", f"port{number}", "master", "br0", "up")
         ip("-n", name, "addr", "add", f"10.98.0.{number}/24", "dev", "eth0")
         ip("-n", name, "link", "set", "eth0", "up")
@@ -76,7 +78,8 @@ class Network:
             os.close(fd)
 
     def processes(self, host: str) -> list[int]:
-        listed = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True, check=True)
+        listed = subprocess.run(["ip", "netns", "pids", host], capture_output=True, text=True,
+                                check=True)
         return [int(pid) for pid in listed.stdout.split()]
 
     def commands(self, host: str) -> list[str]:
@@ -134,8 +137,10 @@ class Mpirun(unittest.TestCase):
         directory = self.folder / "job"
         hosts = ",".join(f"10.98.0.{number}" for number in range(1, HOSTS + 1))
         # LeakSanitizer, if built in, sees what Open MPI leaves behind at exit; that is not ours.
-        self.client.run("job", directory, "mpirun", "-x", "ASAN_OPTIONS=detect_leaks=0", "--allow-run-as-root", "--host", hosts, "-np", str(HOSTS), "--mca",
-                        "plm_rsh_agent", agent or program("mare-rsh"), "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
+        self.client.run("job", directory, "mpirun", "-x", "ASAN_OPTIONS=detect_leaks=0",
+                        "--allow-run-as-root", "--host", hosts, "-np", str(HOSTS), "--mca",
+                        "plm_rsh_agent", agent or program("mare-rsh"), "--mca", "btl", "tcp,self",
+                        "--mca", "btl_tcp_if_include", "eth0",
                         "--mca", "oob_tcp_if_include", "eth0", *options, *command)
         return directory
 
@@ -151,12 +156,14 @@ class Mpirun(unittest.TestCase):
         state = self.finish(directory)
         output = self.client.output(directory).decode()
         self.assertEqual(state.get("exit"), "0", output)
-        expected = subprocess.run([program("migtest"), "--expect", "--ranks", str(HOSTS), *options], capture_output=True,
+        expected = subprocess.run([program("migtest"), "--expect", "--ranks", str(HOSTS), *options],
+                                  capture_output=True,
                                   text=True, check=True).stdout
         self.assertIn(expected.split("checksum=")[1].strip(), output)
         self.assertIn("verified=yes", output)
-        hosts = {(self.folder / f"times.{rank}").read_text().splitlines()[0].split(" on ")[1].split(":")[0]
-                 for rank in range(HOSTS)}
+        firsts = [(self.folder / f"times.{rank}").read_text().splitlines()[0]
+                  for rank in range(HOSTS)]
+        hosts = {first.split(" on ")[1].split(":")[0] for first in firsts}
         self.assertEqual(hosts, {"h1", "h2", "h3"})
         wait_until(lambda: not self.commands(), "nothing is left in any host")
 
@@ -165,7 +172,8 @@ class Mpirun(unittest.TestCase):
         seen = self.folder / "seen"
         seen.mkdir()
         agent = self.folder / "agent"
-        agent.write_text(f'#!/bin/sh\nfor word; do case $word in 10.98.0.*) touch "{seen}/$(hostname)-$word";; esac; done\n'
+        agent.write_text("#!/bin/sh\nfor word; do case $word in\n"
+                         f'10.98.0.*) touch "{seen}/$(hostname)-$word";; esac; done\n'
                          f'exec "{program("mare-rsh")}" "$@"\n')
         agent.chmod(0o755)
         directory = self.start("hostname", options=("--mca", "routed_radix", "1"), agent=str(agent))
@@ -173,7 +181,8 @@ class Mpirun(unittest.TestCase):
         output = self.client.output(directory).decode()
         self.assertEqual(state.get("exit"), "0", output)
         self.assertEqual(sorted(output.split()), ["h1", "h2", "h3"])
-        self.assertEqual(sorted(path.name for path in seen.iterdir()), ["h1-10.98.0.2", "h2-10.98.0.3"])
+        self.assertEqual(sorted(path.name for path in seen.iterdir()),
+                         ["h1-10.98.0.2", "h2-10.98.0.3"])
 
     def test_the_exit_code_of_a_rank_is_that_of_the_job(self) -> None:
         directory = self.start("sh", "-c", "[ $OMPI_COMM_WORLD_RANK -ne 2 ] || exit 37")
@@ -186,7 +195,8 @@ class Mpirun(unittest.TestCase):
                          ["err-h1", "err-h2", "err-h3", "out-h1", "out-h2", "out-h3"])
 
     def start_endless(self) -> pathlib.Path:
-        directory = self.start(program("migtest"), "--size-mib", "1", "--wws-mib", "1", "--iterations", "1000000",
+        directory = self.start(program("migtest"), "--size-mib", "1", "--wws-mib", "1",
+                               "--iterations", "1000000",
                                "--interval-ms", "10")
         wait_until(lambda: b"iteration=3 " in self.client.output(directory), "the job works")
         self.assertEqual(self.commands().count("migtest"), HOSTS)
@@ -203,7 +213,8 @@ class Mpirun(unittest.TestCase):
                 shutil.rmtree(directory)
 
     def test_a_job_does_not_need_guestd_once_it_runs(self) -> None:
-        options = ("--size-mib", "1", "--wws-mib", "1", "--iterations", "100", "--interval-ms", "10")
+        options = ("--size-mib", "1", "--wws-mib", "1", "--iterations", "100", "--interval-ms",
+                   "10")
         directory = self.start(program("migtest"), *options)
         wait_until(lambda: b"iteration=3 " in self.client.output(directory), "the job works")
         for guestd in self.guestds:

@@ -45,7 +45,8 @@ class BadInput(GuestdTest):
         self.assertIsNone(self.guestd.process.poll())
 
     def test_wrong_tokens(self) -> None:
-        for token in ("", "x", "wrong-token-0123456789", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "8", "%41" * 30):
+        for token in ("", "x", "wrong-token-0123456789", TOKEN[:-1], TOKEN + "x", TOKEN[:-1] + "8",
+                      "%41" * 30):
             client = self.connect(token)
             self.assert_refused("denied", client, "HELLO")
             self.assertEqual(client.file.read(), b"", "the connection is closed")
@@ -59,7 +60,8 @@ class BadInput(GuestdTest):
         self.assertEqual(caught.exception.code, "denied")
 
     def test_not_this_protocol(self) -> None:
-        for text in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\n", b"\0\0\0\0\n", b"MARE2 " + TOKEN.encode() + b" HELLO\n",
+        for text in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\n", b"\0\0\0\0\n",
+                     b"MARE2 " + TOKEN.encode() + b" HELLO\n",
                      bytes(range(256)) * 4):
             client = self.connect()
             client.socket.sendall(text)
@@ -70,16 +72,24 @@ class BadInput(GuestdTest):
 
     def test_bad_requests_leave_the_connection_open(self) -> None:
         client = self.connect()
-        for line in ("NONSENSE", "hello", "", " ", "HELLO  ", "HELLO x", "HELLO =x", "HELLO key=1", "STATUS", "STATUS id=a",
+        for line in ("NONSENSE", "hello", "", " ", "HELLO  ", "HELLO x", "HELLO =x", "HELLO key=1",
+                     "STATUS", "STATUS id=a",
                      "STATUS id=a dir=relative", "STATUS id=a%2Fb dir=/tmp", "STATUS id= dir=/tmp",
-                     f"STATUS id={'a' * 129} dir=/tmp", "STATUS id=a id=b dir=/tmp", "STATUS id=a dir=/tmp%00",
-                     "STATUS id=a dir=/tmp%4", "STATUS id=a dir=/tmp%zz", "RUN id=a dir=/tmp/x", "RUN id=a dir=/tmp/x arg=",
-                     "RUN id=a dir=/tmp/x arg=true env=NOVALUE", "RUN id=a dir=/tmp/x arg=true env=%3Dv",
-                     "RUN id=a dir=/tmp/x arg=true uid=root", "RUN id=a dir=/tmp/x arg=true uid=4294967295",
-                     "RUN id=a dir=/tmp/x arg=true cwd=here", "OUTPUT dir=/tmp", "OUTPUT dir=/tmp offset=-1 max=1",
-                     "OUTPUT dir=/tmp offset=1e3 max=1", "OUTPUT dir=/tmp offset=99999999999999999999 max=1",
+                     f"STATUS id={'a' * 129} dir=/tmp", "STATUS id=a id=b dir=/tmp",
+                     "STATUS id=a dir=/tmp%00",
+                     "STATUS id=a dir=/tmp%4", "STATUS id=a dir=/tmp%zz", "RUN id=a dir=/tmp/x",
+                     "RUN id=a dir=/tmp/x arg=",
+                     "RUN id=a dir=/tmp/x arg=true env=NOVALUE",
+                     "RUN id=a dir=/tmp/x arg=true env=%3Dv",
+                     "RUN id=a dir=/tmp/x arg=true uid=root",
+                     "RUN id=a dir=/tmp/x arg=true uid=4294967295",
+                     "RUN id=a dir=/tmp/x arg=true cwd=here", "OUTPUT dir=/tmp",
+                     "OUTPUT dir=/tmp offset=-1 max=1",
+                     "OUTPUT dir=/tmp offset=1e3 max=1",
+                     "OUTPUT dir=/tmp offset=99999999999999999999 max=1",
                      "SIGNAL dir=/tmp", "SIGNAL dir=/tmp signal=0", "SIGNAL dir=/tmp signal=999",
-                     "SIGNAL dir=/tmp signal=WHAT", "SETCLOCK", "SETCLOCK wall_ns=now", "HELLO a=\t"):
+                     "SIGNAL dir=/tmp signal=WHAT", "SETCLOCK", "SETCLOCK wall_ns=now",
+                     "HELLO a=\t"):
             with self.subTest(line=line):
                 client.socket.sendall(f"MARE1 {TOKEN} {line}\n".encode())
                 with self.assertRaises(GuestError) as caught:
@@ -150,7 +160,8 @@ class Crowd(GuestdTest):
     options = ("--connections", "32")
 
     def test_two_hundred_silent_strangers_do_not_keep_friends_out(self) -> None:
-        strangers = [socket.create_connection((self.guestd.address, self.guestd.port)) for _ in range(200)]
+        strangers = [socket.create_connection((self.guestd.address,
+                                               self.guestd.port)) for _ in range(200)]
         try:
             self.assertIn("boot_id", self.connect().ask("HELLO"))
         finally:
@@ -210,7 +221,8 @@ class Echo(GuestdTest):
             last = monotonic
 
     def test_ignores_anything_else(self) -> None:
-        for packet in (b"", b"MAREPING", b"MAREPING1234567", b"MAREPING123456789", b"MAREPONG12345678", b"x" * 16, b"y" * 9000):
+        for packet in (b"", b"MAREPING", b"MAREPING1234567", b"MAREPING123456789",
+                       b"MAREPONG12345678", b"x" * 16, b"y" * 9000):
             self.udp.send(packet)
         self.udp.send(b"MAREPING" + b"the last")
         self.assertEqual(self.udp.recv(100)[8:16], b"the last", "nothing before it was answered")
@@ -218,13 +230,15 @@ class Echo(GuestdTest):
 
 class Start(unittest.TestCase):
     def run_guestd(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program("mare-guestd"), *arguments], capture_output=True, text=True, timeout=PATIENCE_S,
+        return subprocess.run([program("mare-guestd"), *arguments], capture_output=True, text=True,
+                              timeout=PATIENCE_S,
                               check=False)
 
     def test_a_port_that_is_taken(self) -> None:
         guestd = Guestd()
         self.addCleanup(guestd.stop)
-        second = self.run_guestd("--token-file", str(guestd.token_file), "--listen", "127.0.0.1", "--port", str(guestd.port))
+        second = self.run_guestd("--token-file", str(guestd.token_file), "--listen", "127.0.0.1",
+                                 "--port", str(guestd.port))
         self.assertEqual(second.returncode, 1)
         self.assertIn(str(guestd.port), second.stderr)
         self.assertIn("in use", second.stderr)
@@ -243,7 +257,8 @@ class Start(unittest.TestCase):
     def test_options(self) -> None:
         self.assertEqual(self.run_guestd("--help").returncode, 0)
         self.assertIn("mare-guestd", self.run_guestd("--version").stdout)
-        for wrong in (["--port", "x"], ["--port", "65536"], ["--listen", "localhost"], ["--nonsense"], ["argument"],
+        for wrong in (["--port", "x"], ["--port", "65536"], ["--listen", "localhost"],
+                      ["--nonsense"], ["argument"],
                       ["--runner"], ["--connections", "0"]):
             self.assertEqual(self.run_guestd(*wrong).returncode, 2, wrong)
 

@@ -14,14 +14,17 @@ from harness import PATIENCE_S, Guestd, GuestdTest, GuestError, alive, program, 
 
 
 class RshTest(GuestdTest):
-    def rsh(self, *arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run([program("mare-rsh"), *arguments], input=stdin, capture_output=True, timeout=PATIENCE_S,
+    def rsh(self, *arguments: str, stdin: bytes = b"",
+            **environment: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([program("mare-rsh"), *arguments], input=stdin, capture_output=True,
+                              timeout=PATIENCE_S,
                               env={**self.guestd.environment(), **environment}, check=False)
 
 
 class Rsh(RshTest):
     def test_exit_codes(self) -> None:
-        for command, code in (("true", 0), ("false", 1), ("exit 42", 42), ("exit 255", 255), ("kill -9 $$", 137),
+        for command, code in (("true", 0), ("false", 1), ("exit 42", 42), ("exit 255", 255),
+                              ("kill -9 $$", 137),
                               ("kill -TERM $$", 143), ("no-such-command-anywhere", 127)):
             self.assertEqual(self.rsh("127.0.0.1", command).returncode, code, command)
 
@@ -40,18 +43,23 @@ class Rsh(RshTest):
         self.assertEqual((result.returncode, result.stdout), (0, b"done\n"))
 
     def test_all_output_arrives_before_the_end(self) -> None:
-        result = self.rsh("127.0.0.1", "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2; exit 3")
-        self.assertEqual((result.returncode, len(result.stdout), len(result.stderr)), (3, 3000000, 2000000))
+        result = self.rsh("127.0.0.1",
+                          "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero >&2; exit 3")
+        self.assertEqual((result.returncode, len(result.stdout), len(result.stderr)),
+                         (3, 3000000, 2000000))
 
     def test_words_are_joined_and_given_to_a_shell_as_rsh_does(self) -> None:
-        self.assertEqual(self.rsh("127.0.0.1", "echo", "a   b", "$((1+1));", "echo", "'c   d'").stdout, b"a b 2\nc   d\n")
+        self.assertEqual(self.rsh("127.0.0.1", "echo", "a   b", "$((1+1));", "echo",
+                                  "'c   d'").stdout, b"a b 2\nc   d\n")
 
     def test_options_of_ssh_are_accepted(self) -> None:
-        options = ["-x", "-q", "-l", "somebody", "-o", "StrictHostKeyChecking=no", "-oBatchMode=yes", "-T", "-n"]
+        options = ["-x", "-q", "-l", "somebody", "-o", "StrictHostKeyChecking=no",
+                   "-oBatchMode=yes", "-T", "-n"]
         self.assertEqual(self.rsh(*options, "user@127.0.0.1", "echo", "-n", "x").stdout, b"x")
 
     def test_no_input(self) -> None:
-        self.assertEqual(self.rsh("-n", "127.0.0.1", "cat; echo end", stdin=b"ignored").stdout, b"end\n")
+        self.assertEqual(self.rsh("-n", "127.0.0.1", "cat; echo end", stdin=b"ignored").stdout,
+                         b"end\n")
 
     def test_a_daemon_that_stays_behind_does_not_hold_it_up(self) -> None:
         result = self.rsh("127.0.0.1", "setsid sleep 600 & echo $!")
@@ -75,7 +83,8 @@ class Refusals(RshTest):
     def test_a_daemon_that_comes_late(self) -> None:
         """mpirun may be quicker than a guest that restarts its daemon."""
         self.guestd.kill()
-        waiting = subprocess.Popen([program("mare-rsh"), "127.0.0.1", "echo here"], env=self.guestd.environment(),
+        waiting = subprocess.Popen([program("mare-rsh"), "127.0.0.1", "echo here"],
+                                   env=self.guestd.environment(),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         # Its first attempt is refused: nobody listens yet.
         late = Guestd(folder=str(self.guestd.folder), port=self.guestd.port)
@@ -103,7 +112,8 @@ class Refusals(RshTest):
     def test_not_a_guestd(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-            process = subprocess.Popen([program("mare-rsh"), "-p", str(port), "127.0.0.1", "true"], stderr=subprocess.PIPE,
+            process = subprocess.Popen([program("mare-rsh"), "-p", str(port), "127.0.0.1", "true"],
+                                       stderr=subprocess.PIPE,
                                        env=self.guestd.environment(), stdin=subprocess.DEVNULL)
             connection, _ = server.accept()
             connection.sendall(b"220 mail.example ready\r\n")
@@ -146,13 +156,15 @@ class Connection(GuestdTest):
 
     def test_the_command_gets_a_hangup_when_the_connection_goes(self) -> None:
         mark = self.guestd.folder / "hung-up"
-        connection, pid = self.start_and_get_pid(f"trap 'touch {mark}; exit' HUP; echo $$; while :; do sleep 0.02; done")
+        connection, pid = self.start_and_get_pid(
+            f"trap 'touch {mark}; exit' HUP; echo $$; while :; do sleep 0.02; done")
         self.close(connection)
         wait_until(mark.exists, "the command saw the hangup")
         wait_until(lambda: not alive(pid), "it ended")
 
     def test_a_command_that_ignores_the_hangup_is_killed(self) -> None:
-        connection, pid = self.start_and_get_pid("trap '' HUP; echo $$; while :; do sleep 0.02; done")
+        connection, pid = self.start_and_get_pid(
+            "trap '' HUP; echo $$; while :; do sleep 0.02; done")
         self.close(connection)
         wait_until(lambda: not alive(pid), "it was killed")
 
@@ -187,7 +199,8 @@ class Connection(GuestdTest):
         wait_until(lambda: not alive(pid), "it got a hangup")
 
     def test_a_broken_frame_ends_the_conversation(self) -> None:
-        for frame in (struct.pack(">BI", 0, 0xffffffff), struct.pack(">BI", 9, 0), struct.pack(">BI", 1, 1) + b"x"):
+        for frame in (struct.pack(">BI", 0, 0xffffffff), struct.pack(">BI", 9, 0),
+                      struct.pack(">BI", 1, 1) + b"x"):
             connection, pid = self.start_and_get_pid("echo $$; exec sleep 600")
             connection.sendall(frame)
             self.assertEqual(self.file.read(), b"")
@@ -196,7 +209,8 @@ class Connection(GuestdTest):
     def test_frames_in_single_bytes_and_at_once_with_the_request(self) -> None:
         client = self.connect()
         request = f"MARE1 {client.token} RSH arg=cat\n".encode()
-        frames = struct.pack(">BI", 0, 5) + b"hello" + struct.pack(">BI", 0, 0) + struct.pack(">BI", 3, 0)
+        frames = struct.pack(">BI", 0, 5) + b"hello" + struct.pack(">BI", 0, 0) + struct.pack(">BI",
+                                                                                              3, 0)
         client.socket.sendall(request + frames)
         client.read_answer()
         self.file = client.file
@@ -219,7 +233,8 @@ class Connection(GuestdTest):
     def test_working_directory_and_environment(self) -> None:
         client = self.connect()
         folder = str(pathlib.Path(self.guestd.folder).resolve())
-        client.send_line("RSH", ("arg", "sh"), ("arg", "-c"), ("arg", "pwd; echo $X"), ("cwd", folder), ("env", "X=a b"))
+        client.send_line("RSH", ("arg", "sh"), ("arg", "-c"), ("arg", "pwd; echo $X"),
+                         ("cwd", folder), ("env", "X=a b"))
         client.read_answer()
         self.file = client.file
         output = b""

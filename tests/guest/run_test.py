@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import tempfile
 import threading
 import unittest
 
@@ -35,7 +36,8 @@ class Ends(GuestdTest):
         client = self.connect()
         plain = self.directory("plain")
         plain.write_text("not a program")
-        for name, arguments, code in (("missing", ["/nonexistent/program"], "127"), ("plain-file", [str(plain)], "126"),
+        for name, arguments, code in (("missing", ["/nonexistent/program"], "127"),
+                                      ("plain-file", [str(plain)], "126"),
                                       ("not-in-path", ["no-such-program-anywhere"], "127")):
             directory = self.directory(name)
             client.run("job", directory, *arguments)
@@ -50,7 +52,8 @@ class Ends(GuestdTest):
 
     def test_a_directory_that_cannot_be_made(self) -> None:
         client = self.connect()
-        message = self.assert_refused("failed", client, "RUN", ("id", "j"), ("dir", "/nonexistent/a/b"), ("arg", "true"))
+        message = self.assert_refused("failed", client, "RUN", ("id", "j"),
+                                      ("dir", "/nonexistent/a/b"), ("arg", "true"))
         self.assertIn("/nonexistent/a/b", message)
         plain = self.directory("plain")
         plain.write_text("a file")
@@ -61,9 +64,12 @@ class Surroundings(GuestdTest):
     def test_arguments_environment_directory_and_streams(self) -> None:
         client = self.connect()
         directory = self.directory("job")
-        script = 'pwd; printf "%s|" "$@"; echo; echo "$A,$B,$HOME,$MARE_TOKEN_FILE"; echo to-stderr >&2; cat; echo end'
-        client.ask("RUN", ("id", "j"), ("dir", directory), ("arg", "sh"), ("arg", "-c"), ("arg", script), ("arg", "sh"),
-                   ("arg", "two words"), ("arg", "%41\n\u00e9="), ("arg", ""), ("env", "A=x=y z"), ("env", "B="),
+        script = ('pwd; printf "%s|" "$@"; echo; echo "$A,$B,$HOME,$MARE_TOKEN_FILE"; '
+                  'echo to-stderr >&2; cat; echo end')
+        client.ask("RUN", ("id", "j"), ("dir", directory), ("arg", "sh"), ("arg", "-c"),
+                   ("arg", script), ("arg", "sh"),
+                   ("arg", "two words"), ("arg", "%41\n\u00e9="), ("arg", ""), ("env", "A=x=y z"),
+                   ("env", "B="),
                    ("env", "HOME=/elsewhere"))
         client.wait_exited("j", directory)
         lines = client.output(directory).decode().split("\n")
@@ -75,7 +81,8 @@ class Surroundings(GuestdTest):
     def test_a_session_and_group_of_its_own_without_foreign_descriptors(self) -> None:
         client = self.connect()
         directory = self.directory("job")
-        client.run("j", directory, "sh", "-c", "echo $$; cut -d' ' -f5,6 /proc/$$/stat; ls /proc/self/fd | wc -l")
+        client.run("j", directory, "sh", "-c",
+                   "echo $$; cut -d' ' -f5,6 /proc/$$/stat; ls /proc/self/fd | wc -l")
         state = client.wait_exited("j", directory)
         lines = client.output(directory).decode().split("\n")
         self.assertEqual(lines[0], state["pid"])
@@ -95,7 +102,8 @@ class Surroundings(GuestdTest):
         os.chmod(self.guestd.folder, 0o755)
         client = self.connect()
         directory = self.directory("job")
-        client.run("j", directory, "sh", "-c", "id -u; id -g; id -G; touch mine", uid=65534, gid=65533)
+        client.run("j", directory, "sh", "-c", "id -u; id -g; id -G; touch mine", uid=65534,
+                   gid=65533)
         state = client.wait_exited("j", directory)
         self.assertEqual(client.output(directory), b"65534\n65533\n65533\n")
         self.assertEqual(state["exit"], "0", "the directory is its own")
@@ -131,7 +139,8 @@ class Once(GuestdTest):
 
         def run() -> None:
             with self.guestd.connect() as client:
-                states.append(client.run("j", directory, "sh", "-c", "echo here >> ran; exec sleep 600")["state"])
+                states.append(client.run("j", directory, "sh", "-c",
+                                         "echo here >> ran; exec sleep 600")["state"])
 
         threads = [threading.Thread(target=run) for _ in range(20)]
         for thread in threads:
@@ -145,13 +154,16 @@ class Once(GuestdTest):
         client.wait_exited("j", directory)
         self.assertEqual((directory / "ran").read_text(), "here\n")
         names = sorted(path.name for path in directory.iterdir())
-        self.assertEqual(names, ["claim", "exit", "output", "pid", "ran"], "no temporary files are left")
+        self.assertEqual(names, ["claim", "exit", "output", "pid", "ran"],
+                         "no temporary files are left")
 
     def test_unknown(self) -> None:
         client = self.connect()
         self.assertEqual(client.status("j", self.directory("never"))["state"], "unknown")
-        self.assert_refused("not-found", client, "SIGNAL", ("dir", self.directory("never")), ("signal", "TERM"))
-        self.assert_refused("not-found", client, "OUTPUT", ("dir", self.directory("never")), ("offset", 0), ("max", 1))
+        self.assert_refused("not-found", client, "SIGNAL", ("dir", self.directory("never")),
+                            ("signal", "TERM"))
+        self.assert_refused("not-found", client, "OUTPUT", ("dir", self.directory("never")),
+                            ("offset", 0), ("max", 1))
 
 
 class Output(GuestdTest):
@@ -160,7 +172,8 @@ class Output(GuestdTest):
         directory = self.directory("job")
         client.run("j", directory, "sh", "-c", "printf 0123456789")
         self.assertEqual(client.wait_exited("j", directory)["output_bytes"], "10")
-        for offset, most, expected in ((0, 100, b"0123456789"), (0, 4, b"0123"), (4, 4, b"4567"), (8, 4, b"89"),
+        for offset, most, expected in ((0, 100, b"0123456789"), (0, 4, b"0123"), (4, 4, b"4567"),
+                                       (8, 4, b"89"),
                                        (10, 4, b""), (1000, 4, b""), (3, 0, b"")):
             client.send_line("OUTPUT", ("dir", directory), ("offset", offset), ("max", most))
             fields, payload = client.read_answer()
@@ -184,7 +197,8 @@ class Output(GuestdTest):
     def test_grows_while_the_program_runs(self) -> None:
         client = self.connect()
         directory = self.directory("job")
-        client.run("j", directory, "sh", "-c", "echo first; until [ -e go ]; do sleep 0.02; done; echo second")
+        client.run("j", directory, "sh", "-c",
+                   "echo first; until [ -e go ]; do sleep 0.02; done; echo second")
         wait_until(lambda: client.output(directory) == b"first\n", "the first line")
         (directory / "go").touch()
         wait_until(lambda: client.output(directory, 6) == b"second\n", "the second line")
@@ -205,12 +219,59 @@ class Signals(GuestdTest):
     def test_can_be_handled(self) -> None:
         client = self.connect()
         directory = self.directory("job")
-        client.run("j", directory, "sh", "-c", "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.02; done")
+        client.run("j", directory, "sh", "-c",
+                   "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.02; done")
         wait_until(lambda: b"ready" in client.output(directory), "the trap is set")
         client.ask("SIGNAL", ("dir", directory), ("signal", int(signal.SIGUSR1)))
         self.assertEqual(client.wait_exited("j", directory)["exit"], "5")
         # In between the shell may tell that its sleep was hit as well.
         self.assertTrue(client.output(directory).endswith(b"caught\n"))
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can mount")
+class FullDisk(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="mare-full-")
+        self.addCleanup(folder.cleanup)
+        disk = pathlib.Path(folder.name) / "disk"
+        disk.mkdir()
+        # A small disk that only this mare-guestd sees; we look at it through its root.
+        prefix = ("unshare", "--mount", "sh", "-c",
+                  f'mount -t tmpfs -o size=64k tmpfs {disk} && exec "$@"', "sh")
+        self.guestd = Guestd(prefix=prefix, folder=folder.name)
+        self.addCleanup(self.guestd.stop)
+        self.directory = disk / "job"
+        self.seen = pathlib.Path(f"/proc/{self.guestd.process.pid}/root{disk}")
+        self.filler = self.seen / "filler"
+        self.client = self.guestd.connect()
+        self.addCleanup(self.client.close)
+
+    def fill(self) -> None:
+        with open(self.filler, "wb", buffering=0) as filler, self.assertRaises(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+
+    def test_the_end_is_recorded_when_there_is_room_again(self) -> None:
+        self.client.run("j", self.directory, "sleep", "600")
+        self.fill()
+        self.client.ask("SIGNAL", ("dir", self.directory), ("signal", "KILL"))
+        program = int(self.client.status("j", self.directory)["pid"])
+        wait_until(lambda: not alive(program), "the program died")
+        self.assertEqual(self.client.status("j", self.directory)["state"], "running",
+                         "not lost: its end is still to be written")
+        self.filler.unlink()
+        self.assertEqual(self.client.wait_exited("j", self.directory)["signal"], "9")
+
+    def test_no_room_to_begin(self) -> None:
+        self.fill()
+        with self.assertRaises(GuestError) as caught:
+            self.client.run("j", self.directory, "true")
+        self.assertEqual(caught.exception.code, "failed")
+        self.assertIn("No space left", caught.exception.message)
+        self.assertEqual(self.client.status("j", self.directory)["state"], "unknown")
+        self.filler.unlink()
+        self.client.run("j", self.directory, "true")
+        self.assertEqual(self.client.wait_exited("j", self.directory)["exit"], "0")
 
 
 class Deaths(GuestdTest):
@@ -227,7 +288,9 @@ class Deaths(GuestdTest):
     def test_the_daemon_dies_while_the_program_runs(self) -> None:
         directory = self.directory("job")
         client = self.connect()
-        started = client.run("j", directory, "sh", "-c", "echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 9")
+        started = client.run("j", directory, "sh", "-c",
+                             "echo before; until [ -e go ]; do sleep 0.02; done; "
+                             "echo after; exit 9")
         self.restart()
         client = self.connect()
         self.assertEqual(client.run("j", directory, "false")["pid"], started["pid"])
@@ -237,7 +300,8 @@ class Deaths(GuestdTest):
 
     def test_the_program_ends_while_no_daemon_is_there(self) -> None:
         directory = self.directory("job")
-        self.connect().run("j", directory, "sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 6")
+        self.connect().run("j", directory, "sh", "-c",
+                           "until [ -e go ]; do sleep 0.02; done; exit 6")
         self.guestd.kill()
         (directory / "go").touch()
         wait_until((directory / "exit").exists, "the runner wrote down the end")
@@ -251,7 +315,8 @@ class Deaths(GuestdTest):
         os.kill(self.runner_of(directory), signal.SIGKILL)
         wait_until(lambda: client.status("j", directory)["state"] == "lost", "the loss is noticed")
         wait_until(lambda: not alive(program), "'lost' means that nothing runs")
-        self.assertEqual(client.run("j", directory, "true")["state"], "lost", "and it is not started again")
+        self.assertEqual(client.run("j", directory, "true")["state"], "lost",
+                         "and it is not started again")
 
     def test_the_runner_survives_what_ends_programs(self) -> None:
         client = self.connect()
@@ -273,7 +338,8 @@ class Deaths(GuestdTest):
         (directory / "exit").unlink()
         claim = (directory / "claim").read_text()
         boot = claim.split("boot ")[1].split()[0]
-        (directory / "claim").write_text(claim.replace(boot, "00000000-0000-0000-0000-000000000000"))
+        (directory / "claim").write_text(claim.replace(boot,
+                                                       "00000000-0000-0000-0000-000000000000"))
         self.assertEqual(client.status("j", directory)["state"], "lost")
 
     def test_another_guest(self) -> None:
@@ -281,16 +347,20 @@ class Deaths(GuestdTest):
         client = self.connect()
         directory = self.directory("job")
         directory.mkdir()
-        (directory / "claim").write_text("id j\nhost other-vm\nboot 11111111-0000-0000-0000-000000000000\nrunner 1 1\n")
-        self.assertIn("other-vm", self.assert_refused("exists", client, "STATUS", ("id", "j"), ("dir", directory)))
-        self.assert_refused("exists", client, "RUN", ("id", "j"), ("dir", directory), ("arg", "true"))
+        (directory / "claim").write_text(
+            "id j\nhost other-vm\nboot 11111111-0000-0000-0000-000000000000\nrunner 1 1\n")
+        self.assertIn("other-vm", self.assert_refused("exists", client, "STATUS", ("id", "j"),
+                                                      ("dir", directory)))
+        self.assert_refused("exists", client, "RUN", ("id", "j"), ("dir", directory),
+                            ("arg", "true"))
 
     def test_a_damaged_claim(self) -> None:
         client = self.connect()
         directory = self.directory("job")
         directory.mkdir()
         (directory / "claim").write_text("rubbish")
-        self.assertIn("claim", self.assert_refused("failed", client, "STATUS", ("id", "j"), ("dir", directory)))
+        self.assertIn("claim", self.assert_refused("failed", client, "STATUS", ("id", "j"),
+                                                   ("dir", directory)))
         with self.assertRaises(GuestError):
             client.run("j", directory, "true")
 
