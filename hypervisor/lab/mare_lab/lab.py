@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from mare_lab import checks, network, pki, procs, services
+from mare_lab import checks, namespaces, network, pki, procs, services
 from mare_lab.plan import Plan
 from mare_lab.procs import Process
 from mare_lab.state import LabState, Lock, boot_id, load
@@ -235,7 +235,6 @@ def _living_networks(state: LabState | None, holders: set[Process], marked: list
 
 def _undo_mounts(directory: Path) -> None:
     """Mounts under the state directory: in a chroot the hosts' roots are bound there."""
-    from mare_lab import namespaces
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         points = [row.split()[4] for row in table]
     for point in reversed([p for p in points if p.startswith(f"{directory}/")]):

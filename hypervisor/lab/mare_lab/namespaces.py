@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -97,8 +99,6 @@ def in_network_of(pid: int) -> Callable[[], None]:
 
 def loopback_up() -> None:
     """Bring up lo in the caller's network namespace, by ioctl, so that no program is needed."""
-    import fcntl
-    import socket
     get_flags, set_flags, flag_up = 0x8913, 0x8914, 1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("16sH14x", b"lo", 0)
@@ -119,7 +119,6 @@ def start_holder(key: str, state: Path, flags: int, setup: Callable[[], None]) -
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
-            # The second word shows in ps what the process is for; sleep adds its arguments up.
             os.execve("/bin/sleep", ["sleep", "infinity"], procs.environment(state, {"MARE_LAB_PART": key}))
         except BaseException as error:  # pylint: disable=broad-except
             os.write(write_end, str(error).encode()[:4000])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from mare_lab import namespaces, procs
 from mare_lab.plan import Plan, burst_bytes, rate_bits
-from mare_lab.util import LabError, run
+from mare_lab.util import LabError, find_program, run
 
 # Ethernet, IPv4 and TCP (with time stamps) headers: 1448 of 1514 bytes of a full frame are payload, and
 # 24 more pass on a real wire that tbf does not count.
@@ -37,7 +38,6 @@ def link_exists(pid: int | None, name: str) -> bool:
 
 
 def _ip() -> str:
-    from mare_lab.util import find_program
     return find_program("ip") or "ip"
 
 
@@ -219,7 +219,6 @@ def connects(address: str, port: int, timeout: float = 0.5) -> bool:
 
 def connects_unix(path: Path) -> bool:
     """A UNIX socket's path may have 107 characters; a long state directory goes through its descriptor."""
-    import os
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(1)
         try:

@@ -6,8 +6,10 @@ Starting and waiting are apart: all hosts start together, then each is waited fo
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -22,9 +24,9 @@ from mare_lab.util import LabError, find_program, run, tail, wait_until, write_a
 PRIVATE = {"run": "/run", "etc-libvirt": "/etc/libvirt", "lib-libvirt": "/var/lib/libvirt",
            "cache-libvirt": "/var/cache/libvirt", "log-libvirt": "/var/log/libvirt"}
 
-# In a build tree programs are in their room's folder; installed, they are side by side.
-PLACES = {"mared": ("mared", "orchestrator/daemon/mared"), "mare": ("mare", "ui/cli/mare"),
-          "mare-agent": ("mare-agent", "hypervisor/agent/mare-agent")}
+# In a build tree programs are in their room's folder; installed, daemons are in sbin.
+PLACES = {"mared": ("mared", "../sbin/mared", "orchestrator/daemon/mared"), "mare": ("mare", "ui/cli/mare"),
+          "mare-agent": ("mare-agent", "../sbin/mare-agent", "hypervisor/agent/mare-agent")}
 
 # The first look at an emulator under load takes libvirt up to a minute; see warm_capabilities().
 LIBVIRT_PATIENCE = 120.0
@@ -149,7 +151,6 @@ def _enter_host(plan: Plan, host: str) -> None:
     namespaces.bind(directory / "hosts", "/etc/hosts")
     # A sysfs shows the network that it was mounted in; libvirt looks for bridges there.
     namespaces.mount("sysfs", "/sys", "sysfs", 0)
-    import socket
     socket.sethostname(host)
     namespaces.loopback_up()
 
@@ -159,7 +160,6 @@ def _enter_nfs(plan: Plan) -> None:
     namespaces.detach_mounts(directory / "rootfs")
     namespaces.bind(directory / "run", "/run")
     namespaces.bind(directory / "var-lib-nfs", "/var/lib/nfs")
-    import socket
     socket.sethostname("nfs")
     namespaces.loopback_up()
 
@@ -316,15 +316,14 @@ def cli_environment(plan: Plan) -> dict[str, str]:
 
 def known_hosts(state: LabState) -> set[str]:
     cli = need_program(state.bin, "mare")
-    import json
     environment = dict(os.environ, **cli_environment(state.plan))
     listed = json.loads(run([cli, "host", "list", "-o", "json"], "listing mared's hosts", env=environment))
-    rows = listed if isinstance(listed, list) else listed.get("hosts", listed.get("items", []))
-    return {str(row.get("id") or row.get("name")) for row in rows}
+    return {str(row["id"]) for row in listed["items"]}
 
 
 def add_hosts(state: LabState) -> list[str]:
     """Tell mared of the hosts that it does not know yet."""
+    # All at once: each addition waits for the agent's first answer.
     cli = need_program(state.bin, "mare")
     plan = state.plan
     environment = dict(os.environ, **cli_environment(plan))
