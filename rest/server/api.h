@@ -18,8 +18,6 @@
 
 namespace mare::rest {
 
-inline constexpr std::string_view kVersion = MARE_VERSION;
-
 struct Api {
   engine::Engine& engine;
   store::Store& store;

@@ -66,7 +66,7 @@ void add_system_routes(Router& router, Api& api) {
   add(
       router, "GET", "/healthz", "getHealth",
       [](const Call&) {
-        return json_response(200, wire::Json{{"status", "ok"}, {"version", kVersion}});
+        return json_response(200, wire::Json{{"status", "ok"}, {"version", MARE_VERSION}});
       },
       true);
   add(
