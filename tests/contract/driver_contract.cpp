@@ -1,0 +1,125 @@
+#include "tests/contract/driver_contract.h"
+
+namespace mare::contract {
+namespace {
+constexpr Milliseconds kMoment{20};
+}
+
+GuestPlan busy_guest() {
+  return {.memory = mebibytes(128),
+          .dirty_bytes_per_s = 48.0 * 1024 * 1024,
+          .wws = mebibytes(24),
+          .faulty = false};
+}
+
+void DriverContract::SetUp() {
+  auto made = GetParam().make();
+  if (!made && made.error().code == Code::Unsupported) GTEST_SKIP() << made.error().text();
+  ASSERT_TRUE(is_ok(made));
+  hosts_ = std::move(*made);
+}
+
+void DriverContract::TearDown() {
+  if (!hosts_) return;
+  for (const auto& vm : made_) {
+    for (const int host : {0, 1}) {
+      EXPECT_TRUE(is_ok(at(host).discard_incoming(vm.key())));
+      EXPECT_TRUE(is_ok(at(host).destroy(vm.key())));
+    }
+  }
+}
+
+VmSpec DriverContract::vm(const GuestPlan& plan) {
+  made_.push_back(hosts_->vm(plan));
+  return made_.back();
+}
+
+VmSpec DriverContract::other_incarnation(const VmSpec& vm) {
+  VmSpec other = vm;
+  char& digit = other.uuid.back();
+  digit = digit == '0' ? '1' : '0';
+  return other;
+}
+
+VmSpec DriverContract::started(int host, const GuestPlan& plan) {
+  const VmSpec made = vm(plan);
+  EXPECT_TRUE(is_ok(at(host).start(made)));
+  EXPECT_TRUE(wait_until([&] { return count(host, made) > 0; }, kBoot)) << "no guest";
+  return made;
+}
+
+MigrationTicket DriverContract::ticket(const VmSpec& vm) {
+  return {OperationId{"op-" + std::to_string(++operations_)}, vm, std::nullopt, std::nullopt};
+}
+
+bool DriverContract::wait_until(const std::function<bool()>& condition, Milliseconds limit) {
+  const MonotonicTime deadline = hosts_->now() + limit;
+  while (!condition()) {
+    if (hosts_->now() > deadline) return condition();
+    hosts_->wait(kMoment);
+  }
+  return true;
+}
+
+Copy DriverContract::copy(int host, const VmSpec& vm) {
+  auto seen = at(host).observe(vm.key());
+  EXPECT_TRUE(is_ok(seen));
+  return seen ? seen->copy : Copy::Unknown;
+}
+
+bool DriverContract::sending(int host, const VmSpec& vm) {
+  auto seen = at(host).observe(vm.key());
+  EXPECT_TRUE(is_ok(seen));
+  return seen && seen->sending;
+}
+
+OutgoingStatus DriverContract::outgoing(int host, const VmSpec& vm) {
+  auto status = at(host).outgoing(vm.key());
+  EXPECT_TRUE(is_ok(status));
+  return status ? *status : OutgoingStatus{};
+}
+
+void DriverContract::expect_alive(int host, const VmSpec& vm) {
+  const double before = count(host, vm);
+  EXPECT_TRUE(wait_until([&] { return count(host, vm) > before; }, kSoon))
+      << "the guest of " << vm.id.value << " makes no progress on host " << host;
+  auto seen = at(host).observe(vm.key());
+  ASSERT_TRUE(is_ok(seen));
+  EXPECT_EQ(seen->console_faults, 0) << seen->console_first_fault;
+}
+
+void DriverContract::expect_only_copy(int host, const VmSpec& vm) {
+  EXPECT_EQ(copy(host, vm), Copy::Running);
+  EXPECT_FALSE(sending(host, vm));
+  EXPECT_EQ(copy(1 - host, vm), Copy::Absent);
+  expect_alive(host, vm);
+}
+
+bool DriverContract::ended(int host, const VmSpec& vm) {
+  const auto phase = outgoing(host, vm).phase;
+  return phase != OutgoingPhase::PreCopying && phase != OutgoingPhase::Switching;
+}
+
+void DriverContract::begin(const MigrationTicket& ticket, int from, int to) {
+  auto endpoint = at(to).prepare_incoming(ticket);
+  ASSERT_TRUE(is_ok(endpoint));
+  ASSERT_TRUE(is_ok(at(from).begin_outgoing(ticket, *endpoint)));
+}
+
+OutgoingStatus DriverContract::move(const MigrationTicket& ticket, int from, int to) {
+  begin(ticket, from, to);
+  EXPECT_TRUE(wait_until([&] { return ended(from, ticket.vm); }, kMove)) << "it does not end";
+  return outgoing(from, ticket.vm);
+}
+
+VmSpec DriverContract::half_way() {
+  const VmSpec made = started(0, busy_guest());
+  MigrationTicket slow = ticket(made);
+  slow.bandwidth_limit = kSlow;
+  begin(slow, 0, 1);
+  EXPECT_TRUE(wait_until([&] { return outgoing(0, made).transferred > mebibytes(2); }, kMove));
+  EXPECT_TRUE(wait_until([&] { return copy(1, made) == Copy::Incoming; }, kSoon));
+  return made;
+}
+
+}  // namespace mare::contract
