@@ -19,16 +19,17 @@ DEFAULT_IMAGES = Path("/var/lib/mare/images")
 
 EPILOG = """\
 examples:
-  mare-lab up --bin ./build                 three hosts, each with libvirtd and mare-agent; NFS; mared
+  mare-lab up --bin ./build                 three hosts (libvirtd, mare-agent), NFS, mared
   mare-lab status --measure                 what runs, and what the links really carry
   mare-lab exec h1 -- virsh list            a command as if on host h1
   mare-lab rate 100mbit --host h2           slow the link of h2 down
   mare-lab kill-agent h1                    a fault: SIGKILL; `mare-lab start-agent h1` mends it
   mare-lab nfs stop                         a fault: no NFS server
-  mare-lab down                             end it; images stay, the last jobs and database are set aside
+  mare-lab down                             end it; images stay, jobs and database are set aside
 
 `up` on a lab that is up repairs what has died. It can be repeated after a kill -9 or a restart.
-Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage; `exec` gives its command's own.
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage; `exec` gives its
+command's own.
 """
 
 
@@ -41,35 +42,45 @@ def default_bin() -> Path:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="mare-lab", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=EPILOG,
-        description="A cluster on one machine: hosts in network namespaces with real libvirt, QEMU and NFS.")
+        description="A cluster on one machine: hosts in network namespaces with real libvirt, QEMU "
+                    "and NFS.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--state", type=Path, default=DEFAULT_STATE, metavar="DIR",
                         help="directory of the lab (default: %(default)s)")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, parents=[common], help=text, description=text[0].upper() + text[1:] + ".")
+        return commands.add_parser(name, parents=[common], help=text,
+                                   description=text[0].upper() + text[1:] + ".")
 
     up = add("up", "bring the lab up, or repair it")
-    up.add_argument("--hosts", type=int, default=3, metavar="N", help="number of hosts (default: %(default)s)")
-    up.add_argument("--name", default="mare", help="prefix of namespaces and interfaces (default: %(default)s)")
-    up.add_argument("--subnet", default="10.77.0.0/16", metavar="NET", help="private range (default: %(default)s)")
-    up.add_argument("--rate", default="1gbit", help="speed of every host's link (default: %(default)s)")
+    up.add_argument("--hosts", type=int, default=3, metavar="N",
+                    help="number of hosts (default: %(default)s)")
+    up.add_argument("--name", default="mare",
+                    help="prefix of namespaces and interfaces (default: %(default)s)")
+    up.add_argument("--subnet", default="10.77.0.0/16", metavar="NET",
+                    help="private range (default: %(default)s)")
+    up.add_argument("--rate", default="1gbit",
+                    help="speed of every host's link (default: %(default)s)")
     up.add_argument("--memory-mib", type=int, default=4096, metavar="M",
                     help="memory that a host offers to VMs (default: %(default)s)")
     up.add_argument("--images", type=Path, default=DEFAULT_IMAGES, metavar="DIR",
                     help="images to export (default: %(default)s)")
     up.add_argument("--bin", type=Path, default=None, metavar="DIR",
-                    help="where mared, mare and mare-agent are: a build tree or an installation's bin")
-    up.add_argument("--rest-port", type=int, default=7410, metavar="PORT", help="mared's REST port (default: %(default)s)")
+                    help="where mared, mare and mare-agent are: a build tree or an installation's "
+                         "bin")
+    up.add_argument("--rest-port", type=int, default=7410, metavar="PORT",
+                    help="mared's REST port (default: %(default)s)")
     up.add_argument("--no-agents", action="store_true", help="without mare-agent (for debugging)")
     up.add_argument("--no-mared", action="store_true", help="without mared (for debugging)")
     up.add_argument("--json", action="store_true", help="print the lab on stdout as JSON")
     down = add("down", "end the lab and everything that runs in it")
-    down.add_argument("--purge", action="store_true", help="also delete jobs, database, certificates and logs (images stay)")
+    down.add_argument("--purge", action="store_true",
+                      help="also delete jobs, database, certificates and logs (images stay)")
     status = add("status", "show what runs")
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    status.add_argument("--measure", action="store_true", help="measure what TCP gets through the links")
+    status.add_argument("--measure", action="store_true",
+                        help="measure what TCP gets through the links")
     execute = add("exec", "run a command as if on a host")
     execute.add_argument("host", metavar="HOST", help="h1, h2, ..., nfs or sw")
     execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- CMD...")
@@ -77,9 +88,12 @@ def parser() -> argparse.ArgumentParser:
     rate.add_argument("rate", metavar="RATE", help="such as 100mbit")
     rate.add_argument("--host", metavar="H", help="only this host's link (default: all)")
     logs = add("logs", "show the end of the logs")
-    logs.add_argument("host", nargs="?", metavar="HOST", help="h1, h2, ..., nfs or mared (default: all)")
-    logs.add_argument("-n", type=int, default=20, metavar="N", help="lines of each (default: %(default)s)")
-    for name, text in (("kill-agent", "kill a host's agent with SIGKILL"), ("start-agent", "start a host's agent")):
+    logs.add_argument("host", nargs="?", metavar="HOST",
+                      help="h1, h2, ..., nfs or mared (default: all)")
+    logs.add_argument("-n", type=int, default=20, metavar="N",
+                      help="lines of each (default: %(default)s)")
+    for name, text in (("kill-agent", "kill a host's agent with SIGKILL"),
+                       ("start-agent", "start a host's agent")):
         add(name, text).add_argument("host", metavar="HOST")
     stop = add("stop-mared", "end mared")
     stop.add_argument("--kill", action="store_true", help="with SIGKILL")
@@ -91,7 +105,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run_up(args: argparse.Namespace) -> int:
     plan = plans.make_plan(name=args.name, hosts=args.hosts, subnet=args.subnet, rate=args.rate,
-                           memory_mib=args.memory_mib, state=args.state, images=args.images.absolute(),
+                           memory_mib=args.memory_mib, state=args.state,
+                           images=args.images.absolute(),
                            rest_port=args.rest_port)
     bin_directory = str((args.bin or default_bin()).absolute())
     result = lab.up(plan, bin_directory, not args.no_agents, not args.no_mared, Progress())
@@ -125,8 +140,10 @@ def _measure(state: Any) -> list[dict[str, Any]]:
     rows = []
     for first, second in pairs:
         bits = lab.measure(state, first, second)
-        slower = min(plans.rate_bits(state.rates.get(host, state.plan.rate)) for host in (first, second))
-        rows.append({"from": first, "to": second, "bits_per_s": bits, "share": round(bits / slower, 3)})
+        slower = min(plans.rate_bits(state.rates.get(host, state.plan.rate))
+                     for host in (first, second))
+        rows.append({"from": first, "to": second, "bits_per_s": bits,
+                     "share": round(bits / slower, 3)})
     return rows
 
 
@@ -134,18 +151,20 @@ def _print_status(value: dict[str, Any]) -> None:
     def shown(pid: int | None) -> str:
         return str(pid) if pid is not None else "-"
 
-    print(f"lab '{value['name']}' is {'up' if value['up'] else 'NOT COMPLETE'}: {value['subnet']}, state {value['state']}")
+    print(f"lab '{value['name']}' is {'up' if value['up'] else 'NOT COMPLETE'}: {value['subnet']}, "
+          f"state {value['state']}")
     print(f"{'HOST':<6} {'ADDRESS':<15} {'RATE':<9} {'LIBVIRTD':>8} {'AGENT':>8}  VMS")
     for host in value["hosts"]:
         names = " ".join(guest["name"] for guest in host["vms"]) or "-"
-        print(f"{host['name']:<6} {host['address']:<15} {host['rate']:<9} {shown(host['libvirtd']):>8} "
-              f"{shown(host['agent']):>8}  {names}")
+        print(f"{host['name']:<6} {host['address']:<15} {host['rate']:<9} "
+              f"{shown(host['libvirtd']):>8} {shown(host['agent']):>8}  {names}")
     print(f"nfs    {value['nfs']['address']:<15} pid {shown(value['nfs']['pid'])}")
     print(f"mared  {value['mared']['url']}  pid {shown(value['mared']['pid'])}")
     if value["dead"]:
         print(f"not running: {', '.join(value['dead'])} (`mare-lab up` repairs it)")
     for row in value.get("measured", []):
-        print(f"{row['from']} to {row['to']}: {row['bits_per_s'] / 1e6:.0f} Mbit/s, {row['share']:.0%} of the rate")
+        print(f"{row['from']} to {row['to']}: {row['bits_per_s'] / 1e6:.0f} Mbit/s, "
+              f"{row['share']:.0%} of the rate")
 
 
 def run_exec(args: argparse.Namespace) -> int:
@@ -187,7 +206,8 @@ def run_logs(args: argparse.Namespace) -> int:
     state = lab.open_lab(args.state)
     if args.host is not None:
         _check_part(state, args.host, ("nfs", "mared"))
-    pattern = {"nfs": "ganesha", "mared": "mared"}.get(args.host or "", f"-{args.host}" if args.host else "")
+    pattern = {"nfs": "ganesha", "mared": "mared"}.get(args.host or "",
+                                                       f"-{args.host}" if args.host else "")
     for path in sorted((state.plan.directory / "logs").glob("*.log")):
         if pattern in path.name and path.stat().st_size:
             print(f"== {path}\n{tail(path, args.n)}")
@@ -238,8 +258,10 @@ def run_nfs(args: argparse.Namespace) -> int:
     return 0
 
 
-ACTIONS = {"up": run_up, "down": run_down, "status": run_status, "exec": run_exec, "rate": run_rate, "logs": run_logs,
-           "kill-agent": run_agent, "start-agent": run_agent, "stop-mared": run_mared, "start-mared": run_mared,
+ACTIONS = {"up": run_up, "down": run_down, "status": run_status, "exec": run_exec, "rate": run_rate,
+           "logs": run_logs,
+           "kill-agent": run_agent, "start-agent": run_agent, "stop-mared": run_mared,
+           "start-mared": run_mared,
            "nfs": run_nfs}
 
 
@@ -257,6 +279,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         print(f"mare-lab: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("mare-lab: interrupted; `mare-lab up` goes on, `mare-lab down` clears away", file=sys.stderr)
+        print("mare-lab: interrupted; `mare-lab up` goes on, `mare-lab down` clears away",
+              file=sys.stderr)
         return 128 + signal.SIGINT
     return 1

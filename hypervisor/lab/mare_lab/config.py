@@ -14,7 +14,9 @@ def hosts_file(plan: Plan) -> str:
 
 
 def host_uuid(plan: Plan, host: str) -> str:
-    """libvirt refuses to migrate between hosts of one UUID, and on one machine all would read the same."""
+    """libvirt refuses to migrate between hosts of one UUID, and on one machine all would read the
+    same.
+    """
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{host}.{plan.name}.lab.mare"))
 
 
@@ -65,7 +67,7 @@ NFS_CORE_PARAM {{
     mount_path_pseudo = true;
 }}
 NFSv4 {{
-    # Nothing to reclaim and nobody to wait for: after a restart clients open their files anew at once.
+    # Nothing to reclaim: after a restart clients open their files anew at once.
     Graceless = true;
     Minor_Versions = 1, 2;
     Only_Numeric_Owners = true;
@@ -100,14 +102,18 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
     address = plan.host_address(host)
     return [program, "--name", host, "--listen", f"{address}:7412", "--driver", "libvirt",
             "--libvirt-uri", "qemu:///system", "--bridge", "br0", "--migration-address", address,
-            "--memory-mib", str(plan.memory_mib), "--state-dir", str(plan.host_directory(host) / "agent"),
-            "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key", str(pki / f"{host}.key")]
+            "--memory-mib", str(plan.memory_mib), "--state-dir",
+            str(plan.host_directory(host) / "agent"),
+            "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key",
+            str(pki / f"{host}.key")]
 
 
 def mared_argv(plan: Plan, program: str) -> list[str]:
     pki = plan.directory / "pki"
-    return [program, "--state-dir", str(plan.directory / "mared"), "--listen", f"127.0.0.1:{plan.rest_port}",
+    return [program, "--state-dir", str(plan.directory / "mared"), "--listen",
+            f"127.0.0.1:{plan.rest_port}",
             "--images", plan.images, "--nfs-server", plan.nfs_address, "--nfs-images", "/images",
-            "--nfs-jobs", "/jobs", "--vm-subnet", plan.vm_subnet, "--vm-prefix-length", str(plan.prefix_length),
+            "--nfs-jobs", "/jobs", "--vm-subnet", plan.vm_subnet, "--vm-prefix-length",
+            str(plan.prefix_length),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / "controller.pem"),
             "--key", str(pki / "controller.key")]

@@ -1,4 +1,6 @@
-"""up, down and status: the order of things. Every step looks before it acts, so each can be repeated."""
+"""up, down and status: the order of things. Every step looks before it acts, so each can be
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +23,39 @@ def open_lab(directory: Path) -> LabState:
     return state
 
 
-# --- up ---------------------------------------------------------------------------------------------
+# --- up -------------------------------------------------------------------------------------------
 
 
-def up(plan: Plan, bin_directory: str, agents: bool, mared: bool, progress: Progress) -> dict[str, Any]:
+def up(plan: Plan, bin_directory: str, agents: bool, mared: bool,
+       progress: Progress) -> dict[str, Any]:
     with Lock(plan.directory):
         for remark in checks.check_machine():
             progress.step(f"note: {remark}")
+        _check_programs(bin_directory, agents, mared)
         state = _begin(plan, bin_directory, agents, mared, progress)
-        _check_programs(state)
         already = state.complete
         changed = _build(state, progress)
         state.complete = True
         state.save()
-        if already and not changed:
-            progress.step("the lab is already up, nothing to repair")
+        if not already:
+            progress.step("the lab is up")
+        elif changed:
+            progress.step(f"the lab is up again; repaired: {', '.join(changed)}")
         else:
-            progress.step("the lab is up" if not already else f"the lab is up again; repaired: {', '.join(changed)}")
+            progress.step("the lab is already up, nothing to repair")
         return dict(status(state), changed=changed, seconds=round(progress.seconds(), 1))
 
 
-def _begin(plan: Plan, bin_directory: str, agents: bool, mared: bool, progress: Progress) -> LabState:
-    """The state to go on from: that of a lab which is up or half up, or a new one if nothing is in the way."""
+def _begin(plan: Plan, bin_directory: str, agents: bool, mared: bool,
+           progress: Progress) -> LabState:
+    """The state to go on from: that of a lab which is up or half up, or a new one if nothing is in
+    the way.
+    """
     state = load(plan.directory)
     if state is not None and state.same_boot:
         if state.plan != plan:
-            raise LabError(f"a lab with other options is up in {plan.directory} ({_difference(state.plan, plan)}): end it "
-                           "first with `mare-lab down`")
+            raise LabError(f"a lab with other options is up in {plan.directory} "
+                           f"({_difference(state.plan, plan)}): end it first with `mare-lab down`")
         if not state.complete:
             progress.step("an earlier `up` was interrupted: going on from there")
         state.bin, state.agents, state.mared = bin_directory, agents, mared
@@ -71,12 +79,13 @@ def _begin(plan: Plan, bin_directory: str, agents: bool, mared: bool, progress: 
 
 def _difference(old: Plan, new: Plan) -> str:
     before, after = old.to_json(), new.to_json()
-    return ", ".join(f"{key} is {before[key]}, not {after[key]}" for key in before if before[key] != after[key])
+    return ", ".join(f"{key} is {before[key]}, not {after[key]}" for key in before
+                     if before[key] != after[key])
 
 
 def _complete_networks(state: LabState) -> bool:
-    """False if a namespace that was there has died out: then its cables are gone too, and a mixture of old
-    hosts and new switch is harder to trust than a new lab."""
+    """False if a namespace that was there has died out: then its cables are gone too, and a mixture
+    of old hosts and new switch is harder to trust than a new lab."""
     return all(services.survives(state, key) for key in state.networks)
 
 
@@ -85,24 +94,24 @@ def _check_free(plan: Plan, mared: bool) -> None:
     for key in ("sw", "nfs", *plan.host_names()):
         path = Path("/run/netns") / plan.netns_name(key)
         if path.exists() and os.path.ismount(path):
-            raise LabError(f"network namespace '{path.name}' exists and is not of this lab: delete it (`ip netns delete "
-                           f"{path.name}`), or choose another name with --name")
+            raise LabError(f"network namespace '{path.name}' exists and is not of this lab: delete "
+                           f"it (`ip netns delete {path.name}`), or choose another name with "
+                           "--name")
     if network.link_exists(None, plan.control_interface):
-        raise LabError(f"interface '{plan.control_interface}' exists and is not of this lab: delete it (`ip link delete "
-                       f"{plan.control_interface}`), or choose another name with --name")
+        raise LabError(f"interface '{plan.control_interface}' exists and is not of this lab: "
+                       f"delete it (`ip link delete {plan.control_interface}`), or choose another "
+                       "name with --name")
     network.check_routes(plan)
     taken = procs.listener(plan.rest_port) if mared else None
     if taken is not None:
-        raise LabError(f"port {plan.rest_port} on 127.0.0.1, which mared needs for REST, is taken by {taken}: stop that, or "
-                       "choose another with --rest-port")
+        raise LabError(f"port {plan.rest_port} on 127.0.0.1, which mared needs for REST, is taken "
+                       f"by {taken}: stop that, or choose another with --rest-port")
 
 
-def _check_programs(state: LabState) -> None:
-    if state.agents:
-        services.need_program(state.bin, "mare-agent")
-    if state.mared:
-        services.need_program(state.bin, "mared")
-        services.need_program(state.bin, "mare")
+def _check_programs(bin_directory: str, agents: bool, mared: bool) -> None:
+    names = (["mare-agent"] if agents else []) + (["mared", "mare"] if mared else [])
+    for name in names:
+        services.need_program(bin_directory, name)
 
 
 def _build(state: LabState, progress: Progress) -> list[str]:
@@ -118,7 +127,8 @@ def _build(state: LabState, progress: Progress) -> list[str]:
         changed.append("nfs")
     # The emulators are probed once, by the first libvirtd; the others get the answer as a file.
     known = services.capabilities_known(plan)
-    first = [host for host in (hosts if known else hosts[:1]) if services.start_libvirtd(state, host)]
+    first = [host for host in (hosts if known else hosts[:1])
+             if services.start_libvirtd(state, host)]
     if not known:
         services.wait_libvirtd(state, hosts[0])
         progress.step("libvirt looks at the emulators, once (up to a minute)")
@@ -140,7 +150,8 @@ def _build(state: LabState, progress: Progress) -> list[str]:
 
 def _build_networks(state: LabState, progress: Progress, changed: list[str]) -> None:
     plan = state.plan
-    fresh = [key for key in ("sw", "nfs", *plan.host_names()) if state.alive(f"holder:{key}") is None]
+    fresh = [key for key in ("sw", "nfs", *plan.host_names())
+             if state.alive(f"holder:{key}") is None]
     complete = state.complete and not fresh and network.link_exists(None, plan.control_interface)
     if complete:
         return
@@ -176,7 +187,7 @@ def _build_mare(state: LabState, progress: Progress, changed: list[str]) -> None
                 progress.step(f"mared knows {', '.join(added)}")
 
 
-# --- down -------------------------------------------------------------------------------------------
+# --- down -----------------------------------------------------------------------------------------
 
 
 def down(directory: Path, purge: bool, progress: Progress) -> dict[str, Any]:
@@ -191,7 +202,8 @@ def down(directory: Path, purge: bool, progress: Progress) -> dict[str, Any]:
         return {"ended": ended, "seconds": round(progress.seconds(), 1)}
 
 
-def _sweep(state: LabState | None, plan: Plan | None, progress: Progress, directory: Path | None = None) -> int:
+def _sweep(state: LabState | None, plan: Plan | None, progress: Progress,
+           directory: Path | None = None) -> int:
     """Processes, then names, interfaces and mounts."""
     where = directory or (plan.directory if plan is not None else Path())
     mine = state is not None and state.same_boot
@@ -200,8 +212,9 @@ def _sweep(state: LabState | None, plan: Plan | None, progress: Progress, direct
         progress.step(f"ending {len(others) + len(holders)} processes")
     left = procs.end(others) + procs.end(holders)
     if left:
-        raise LabError(f"processes {', '.join(str(p.pid) for p in left)} do not end, even by SIGKILL (stuck in the kernel): "
-                       "look at /proc/PID/stack, and restart the machine if they stay")
+        raise LabError(f"processes {', '.join(str(p.pid) for p in left)} do not end, even by "
+                       "SIGKILL (stuck in the kernel): look at /proc/PID/stack, and restart the "
+                       "machine if they stay")
     if plan is not None and mine:
         network.remove_control(plan)
         for key in ("sw", "nfs", *plan.host_names()):
@@ -211,7 +224,8 @@ def _sweep(state: LabState | None, plan: Plan | None, progress: Progress, direct
 
 
 def _processes(state: LabState | None, directory: Path) -> tuple[list[Process], list[Process]]:
-    """(holders, all others): recorded ones, marked ones, and whatever runs in the lab's networks."""
+    """(holders, all others): recorded ones, marked ones, and whatever runs in the lab's networks.
+    """
     recorded = {part: p for part, p in (state.processes if state else {}).items() if p.alive()}
     marked = procs.marked(directory)
     holders = {p for part, p in recorded.items() if part.startswith("holder:")}
@@ -221,9 +235,11 @@ def _processes(state: LabState | None, directory: Path) -> tuple[list[Process], 
     return list(holders), list(everything - holders)
 
 
-def _living_networks(state: LabState | None, holders: set[Process], marked: list[Process]) -> list[int]:
-    """Namespaces that are surely ours: those of our living processes, and recorded ones that still carry
-    the name we gave them. A bare number could have been given to somebody else's namespace since."""
+def _living_networks(state: LabState | None, holders: set[Process],
+                     marked: list[Process]) -> list[int]:
+    """Namespaces that are surely ours: those of our living processes, and recorded ones that still
+    carry the name we gave them. A bare number could have been given to somebody else's namespace
+    since."""
     own = procs.namespace_of(os.getpid(), "net")
     inodes = {procs.namespace_of(p.pid, "net") for p in [*holders, *marked]}
     if state is not None:
@@ -245,8 +261,9 @@ def _undo_mounts(directory: Path) -> None:
 
 
 def _put_away(directory: Path, purge: bool, progress: Progress) -> None:
-    """A new lab starts with an empty mared, and job numbers start again: the last lab's database and job
-    directories are set aside (one generation), so that nothing of theirs is taken for the new ones'."""
+    """A new lab starts with an empty mared, and job numbers start again: the last lab's database
+    and job directories are set aside (one generation), so that nothing of theirs is taken for the
+    new ones'."""
     for name in ("hosts", "nfs"):
         shutil.rmtree(directory / name, ignore_errors=True)
     for name in ("mared", "jobs"):
@@ -264,11 +281,12 @@ def _put_away(directory: Path, purge: bool, progress: Progress) -> None:
             shutil.rmtree(directory / name, ignore_errors=True)
 
 
-# --- status -----------------------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 def guests_of(state: LabState, host: str) -> list[dict[str, Any]]:
-    """VMs on a host, told by its QEMU processes: also right when libvirtd is not there to be asked."""
+    """VMs on a host, told by its QEMU processes: also right when libvirtd is not there to be asked.
+    """
     inode = state.networks.get(host)
     found = []
     for process in procs.in_network([inode] if inode is not None else []):
@@ -291,17 +309,21 @@ def status(state: LabState) -> dict[str, Any]:
     hosts = []
     for host in plan.host_names():
         hosts.append({
-            "name": host, "address": plan.host_address(host), "rate": state.rates.get(host, plan.rate),
-            "netns": plan.netns_name(host), "holder": pid(f"holder:{host}"), "libvirtd": pid(f"libvirtd:{host}"),
+            "name": host, "address": plan.host_address(host),
+            "rate": state.rates.get(host, plan.rate),
+            "netns": plan.netns_name(host), "holder": pid(f"holder:{host}"),
+            "libvirtd": pid(f"libvirtd:{host}"),
             "agent": pid(f"agent:{host}"), "vms": guests_of(state, host),
             "libvirt_uri": f"qemu+unix:///system?socket={services.libvirt_socket(plan, host)}",
         })
     expected = ["holder:sw", "holder:nfs", "ganesha", *(["mared"] if state.mared else [])]
     for host in plan.host_names():
-        expected += [f"holder:{host}", f"libvirtd:{host}", *([f"agent:{host}"] if state.agents else [])]
+        expected += [f"holder:{host}", f"libvirtd:{host}",
+                     *([f"agent:{host}"] if state.agents else [])]
     dead = [part for part in expected if state.alive(part) is None]
     return {
-        "up": state.complete and not dead, "name": plan.name, "state": plan.state, "images": plan.images,
+        "up": state.complete and not dead, "name": plan.name, "state": plan.state,
+        "images": plan.images,
         "subnet": plan.subnet, "rate": plan.rate, "memory_mib": plan.memory_mib, "hosts": hosts,
         "nfs": {"address": plan.nfs_address, "pid": pid("ganesha")},
         "mared": {"url": f"http://127.0.0.1:{plan.rest_port}", "pid": pid("mared"),
@@ -311,5 +333,6 @@ def status(state: LabState) -> dict[str, Any]:
 
 
 def measure(state: LabState, first: str, second: str) -> int:
-    return network.measure(state.plan, services.namespace_pid(state, first), services.namespace_pid(state, second),
+    return network.measure(state.plan, services.namespace_pid(state, first),
+                           services.namespace_pid(state, second),
                            state.plan.host_address(second))

@@ -1,8 +1,8 @@
 """Namespaces, by the kernel's own calls.
 
-Not by ip(8) or unshare(1): both change the propagation of "/", which is refused in a chroot, where the
-lab must work too. For the same reason a process is entered with its root directory: setns() alone leads
-to the root of the mount namespace, which in a chroot is outside of it.
+Not by ip(8) or unshare(1): both change the propagation of "/", which is refused in a chroot, where
+the lab must work too. For the same reason a process is entered with its root directory: setns()
+alone leads to the root of the mount namespace, which in a chroot is outside of it.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def bind(source: Path, target: str) -> None:
 def detach_mounts(rootfs: Path) -> None:
     """In a new mount namespace: nothing we mount from here on is seen outside.
 
-    In a chroot "/" is not a mount, so its propagation cannot be changed; there the whole tree is bound to
-    `rootfs`, which is one, and becomes the root.
+    In a chroot "/" is not a mount, so its propagation cannot be changed; there the whole tree is
+    bound to `rootfs`, which is one, and becomes the root.
     """
     try:
         mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -73,7 +73,8 @@ def detach_mounts(rootfs: Path) -> None:
     os.chdir("/")
 
 
-def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"), directory: str = "/") -> Callable[[], None]:
+def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"),
+             directory: str = "/") -> Callable[[], None]:
     """A function for a forked child: become a neighbour of `pid`, root directory included."""
 
     def enter() -> None:
@@ -107,7 +108,8 @@ def loopback_up() -> None:
 
 
 def start_holder(key: str, state: Path, flags: int, setup: Callable[[], None]) -> procs.Process:
-    """A process that does nothing but keep new namespaces alive, made ready by `setup` inside them."""
+    """A process that does nothing but keep new namespaces alive, made ready by `setup` inside them.
+    """
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -119,7 +121,8 @@ def start_holder(key: str, state: Path, flags: int, setup: Callable[[], None]) -
             null = os.open(os.devnull, os.O_RDWR)
             for descriptor in (0, 1, 2):
                 os.dup2(null, descriptor)
-            os.execve("/bin/sleep", ["sleep", "infinity"], procs.environment(state, {"MARE_LAB_PART": key}))
+            os.execve("/bin/sleep", ["sleep", "infinity"],
+                      procs.environment(state, {"MARE_LAB_PART": key}))
         except BaseException as error:  # pylint: disable=broad-except
             os.write(write_end, str(error).encode()[:4000])
         finally:
@@ -130,7 +133,8 @@ def start_holder(key: str, state: Path, flags: int, setup: Callable[[], None]) -
     process = procs.identify(pid)
     if problem or process is None:
         os.waitpid(pid, 0)
-        raise LabError(f"cannot make the namespaces of '{key}': {problem or 'the process ended at once'}")
+        raise LabError(f"cannot make the namespaces of '{key}': "
+                       f"{problem or 'the process ended at once'}")
     return process
 
 
@@ -161,5 +165,5 @@ def check_permission() -> None:
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if status != 0:
         reason = os.strerror(status) if status > 0 else f"signal {-status}"
-        raise LabError(f"the kernel refuses new namespaces ({reason}): the lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN; "
-                       "in a container, start it with --privileged")
+        raise LabError(f"the kernel refuses new namespaces ({reason}): the lab needs CAP_SYS_ADMIN "
+                       "and CAP_NET_ADMIN; in a container, start it with --privileged")

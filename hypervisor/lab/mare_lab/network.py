@@ -1,4 +1,5 @@
-"""Links of the lab: a switch, a cable to every host and to the NFS server, one into the root namespace.
+"""Links of the lab: a switch, a cable to every host and to the NFS server, one into the root
+namespace.
 
     root: NAME-ctl ---\\
     nfs:  eth0 --------+-- switch: br0 with ports ctl, nfs, h1, h2, ...
@@ -19,8 +20,8 @@ from mare_lab import namespaces, procs
 from mare_lab.plan import Plan, burst_bytes, rate_bits
 from mare_lab.util import LabError, find_program, run
 
-# Ethernet, IPv4 and TCP (with time stamps) headers: 1448 of 1514 bytes of a full frame are payload, and
-# 24 more pass on a real wire that tbf does not count.
+# Ethernet, IPv4 and TCP (with time stamps) headers: 1448 of 1514 bytes of a full frame are payload,
+# and 24 more pass on a real wire that tbf does not count.
 GOODPUT_SHARE = 1448 / 1514
 
 
@@ -41,12 +42,14 @@ def _ip() -> str:
     return find_program("ip") or "ip"
 
 
-def conflicting_route(routes: list[dict[str, object]], network: ipaddress.IPv4Network, own: str) -> str | None:
+def conflicting_route(routes: list[dict[str, object]], network: ipaddress.IPv4Network,
+                      own: str) -> str | None:
     """The first of this machine's routes that overlaps the lab's subnet, as text; pure."""
     for route in routes:
         destination = str(route.get("dst", ""))
         device = str(route.get("dev", ""))
-        if destination == "default" or device == own or route.get("type") in ("broadcast", "multicast"):
+        other_kind = route.get("type") in ("broadcast", "multicast")
+        if destination == "default" or device == own or other_kind:
             continue
         try:
             other = ipaddress.IPv4Network(destination, strict=False)
@@ -58,26 +61,30 @@ def conflicting_route(routes: list[dict[str, object]], network: ipaddress.IPv4Ne
 
 
 def check_routes(plan: Plan) -> None:
-    routes = json.loads(run(["ip", "-j", "-4", "route", "show", "table", "all"], "reading routes") or "[]")
+    routes = json.loads(run(["ip", "-j", "-4", "route", "show", "table", "all"],
+                            "reading routes") or "[]")
     found = conflicting_route(routes, plan.network, plan.control_interface)
     if found is not None:
-        raise LabError(f"this machine already has a route that overlaps {plan.subnet}: `{found}`; choose another range "
-                       "with --subnet, such as 10.78.0.0/16")
+        raise LabError(f"this machine already has a route that overlaps {plan.subnet}: `{found}`; "
+                       "choose another range with --subnet, such as 10.78.0.0/16")
 
 
 def set_up_switch(pid: int) -> None:
     if not link_exists(pid, "br0"):
         # No learning delay, no spanning tree, no snooping: announcements must pass at once.
-        ip_batch(pid, ["link add br0 type bridge forward_delay 0 stp_state 0 mcast_snooping 0"], "making the switch")
+        ip_batch(pid, ["link add br0 type bridge forward_delay 0 stp_state 0 mcast_snooping 0"],
+                 "making the switch")
     ip_batch(pid, ["link set br0 up"], "switch up")
     no_netfilter_on_bridges(pid)
 
 
 def no_netfilter_on_bridges(pid: int) -> None:
-    """Where br_netfilter is loaded, the machine's firewall would otherwise filter bridged frames."""
+    """Where br_netfilter is loaded, the machine's firewall would otherwise filter bridged frames.
+    """
     argv = [sys.executable, "-c",
             "import pathlib\n"
-            "for f in pathlib.Path('/proc/sys/net/bridge').glob('bridge-nf-call-*'): f.write_text('0')"]
+            "for f in pathlib.Path('/proc/sys/net/bridge').glob('bridge-nf-call-*'): "
+            "f.write_text('0')"]
     # The failure is harmless: without the module there is no such directory.
     subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False,
                    preexec_fn=namespaces.in_network_of(pid))
@@ -86,33 +93,38 @@ def no_netfilter_on_bridges(pid: int) -> None:
 def set_up_host(plan: Plan, host: str, pid: int, switch: int) -> None:
     """Bridge, address and cable of one host."""
     if not link_exists(pid, "br0"):
-        ip_batch(pid, [f"link add br0 address {plan.bridge_mac(host)} type bridge forward_delay 0 stp_state 0 "
-                       "mcast_snooping 0"], f"making the bridge of {host}")
+        ip_batch(pid, [f"link add br0 address {plan.bridge_mac(host)} type bridge forward_delay 0 "
+                       "stp_state 0 mcast_snooping 0"], f"making the bridge of {host}")
     if not link_exists(pid, "up0"):
         _cable(pid, "up0", switch, host, f"making the cable of {host}")
     ip_batch(pid, [f"addr replace {plan.host_address(host)}/{plan.prefix_length} dev br0",
-                   "link set up0 master br0", "link set up0 up", "link set br0 up"], f"network of {host}")
-    ip_batch(switch, [f"link set {host} master br0", f"link set {host} up"], f"switch port of {host}")
+                   "link set up0 master br0", "link set up0 up", "link set br0 up"],
+             f"network of {host}")
+    ip_batch(switch, [f"link set {host} master br0", f"link set {host} up"],
+             f"switch port of {host}")
     no_netfilter_on_bridges(pid)
 
 
 def set_up_nfs(plan: Plan, pid: int, switch: int) -> None:
     if not link_exists(pid, "eth0"):
         _cable(pid, "eth0", switch, "nfs", "making the cable of the NFS server")
-    ip_batch(pid, [f"addr replace {plan.nfs_address}/{plan.prefix_length} dev eth0", "link set eth0 up"],
-             "network of the NFS server")
-    ip_batch(switch, ["link set nfs master br0", "link set nfs up"], "switch port of the NFS server")
+    ip_batch(pid, [f"addr replace {plan.nfs_address}/{plan.prefix_length} dev eth0",
+                   "link set eth0 up"], "network of the NFS server")
+    ip_batch(switch, ["link set nfs master br0", "link set nfs up"],
+             "switch port of the NFS server")
 
 
 def set_up_control(plan: Plan, switch: int) -> None:
     """The cable into the root namespace, where mared and the user are."""
     name = plan.control_interface
     if not link_exists(None, name):
-        run(["ip", "link", "add", name, "type", "veth", "peer", "name", "ctl", "netns", str(switch)],
+        run(["ip", "link", "add", name, "type", "veth", "peer", "name", "ctl", "netns",
+             str(switch)],
             f"making the interface {name}")
-    ip_batch(None, [f"addr replace {plan.control_address}/{plan.prefix_length} dev {name}", f"link set {name} up"],
-             f"interface {name}")
-    ip_batch(switch, ["link set ctl master br0", "link set ctl up"], "switch port of the root namespace")
+    ip_batch(None, [f"addr replace {plan.control_address}/{plan.prefix_length} dev {name}",
+                    f"link set {name} up"], f"interface {name}")
+    ip_batch(switch, ["link set ctl master br0", "link set ctl up"],
+             "switch port of the root namespace")
 
 
 def _cable(left: int, left_name: str, right: int, right_name: str, what: str) -> None:
@@ -120,7 +132,8 @@ def _cable(left: int, left_name: str, right: int, right_name: str, what: str) ->
     # A half that an interrupted `up` left on the switch is in the way.
     if link_exists(right, right_name):
         ip_batch(right, [f"link del {right_name}"], what)
-    run(["ip", "link", "add", left_name, "mtu", "1500", "netns", str(left), "type", "veth", "peer", "name",
+    run(["ip", "link", "add", left_name, "mtu", "1500", "netns", str(left), "type", "veth", "peer",
+         "name",
          right_name, "mtu", "1500", "netns", str(right)], what)
 
 
@@ -154,7 +167,8 @@ def unname_namespace(name: str) -> None:
 
 def remove_control(plan: Plan) -> None:
     if link_exists(None, plan.control_interface):
-        subprocess.run([_ip(), "link", "del", plan.control_interface], stdin=subprocess.DEVNULL, capture_output=True,
+        subprocess.run([_ip(), "link", "del", plan.control_interface], stdin=subprocess.DEVNULL,
+                       capture_output=True,
                        check=False)
 
 
@@ -182,8 +196,11 @@ print(int(total * 8 / (now - begin)) if begin is not None and now > begin else 0
 
 
 def measure(plan: Plan, source: int, destination: int, address: str, seconds: float = 2.0) -> int:
-    """Bits a second that one TCP connection carries from host to host, as payload, in the steady state."""
-    sink = subprocess.Popen([sys.executable, "-c", SINK, address, "0.5", str(seconds)], stdin=subprocess.DEVNULL,
+    """Bits a second that one TCP connection carries from host to host, as payload, in the steady
+    state.
+    """
+    sink = subprocess.Popen([sys.executable, "-c", SINK, address, "0.5", str(seconds)],
+                            stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             preexec_fn=namespaces.in_network_of(destination))
     assert sink.stdout is not None and sink.stderr is not None
@@ -218,7 +235,9 @@ def connects(address: str, port: int, timeout: float = 0.5) -> bool:
 
 
 def connects_unix(path: Path) -> bool:
-    """A UNIX socket's path may have 107 characters; a long state directory goes through its descriptor."""
+    """A UNIX socket's path may have 107 characters; a long state directory goes through its
+    descriptor.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(1)
         try:

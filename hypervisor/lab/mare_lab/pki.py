@@ -1,7 +1,7 @@
 """The lab's own certificate authority: one certificate for each host's agent and one for mared.
 
-Elliptic keys, 365 days, keys readable by root alone. `up` renews what ends within 30 days or was made
-for other addresses.
+Elliptic keys, 365 days, keys readable by root alone. `up` renews what ends within 30 days or was
+made for other addresses.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ def ensure(plan: Plan) -> list[str]:
     if not _good(directory / "ca.pem", directory / "ca.key", None):
         _make_authority(directory, plan.name)
         made.append("ca")
-    subjects = {"controller": f"IP:{plan.control_address},IP:127.0.0.1,DNS:controller,DNS:localhost"}
+    local = "IP:127.0.0.1,DNS:controller,DNS:localhost"
+    subjects = {"controller": f"IP:{plan.control_address},{local}"}
     for host in plan.host_names():
         subjects[host] = f"IP:{plan.host_address(host)},DNS:{host}"
     for name, alternatives in subjects.items():
-        if "ca" in made or not _good(directory / f"{name}.pem", directory / f"{name}.key", alternatives):
+        if "ca" in made or not _good(directory / f"{name}.pem", directory / f"{name}.key",
+                                     alternatives):
             _make_certificate(directory, name, alternatives)
             made.append(name)
     return made
@@ -43,8 +45,10 @@ def _good(certificate: Path, key: Path, alternatives: str | None) -> bool:
         record = certificate.with_suffix(".san")
         if not record.exists() or record.read_text(encoding="utf-8").strip() != alternatives:
             return False
-    done = subprocess.run([find_program("openssl") or "openssl", "x509", "-in", str(certificate), "-noout",
-                           "-checkend", str(RENEW_SECONDS)], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run([find_program("openssl") or "openssl", "x509", "-in", str(certificate),
+                           "-noout",
+                           "-checkend", str(RENEW_SECONDS)], stdin=subprocess.DEVNULL,
+                          capture_output=True, check=False)
     return done.returncode == 0
 
 
@@ -56,23 +60,27 @@ def _new_key(path: Path) -> None:
 
 def _make_authority(directory: Path, name: str) -> None:
     _new_key(directory / "ca.key")
-    text = run(["openssl", "req", "-x509", "-new", "-key", str(directory / "ca.key"), "-days", str(DAYS), "-sha256",
+    text = run(["openssl", "req", "-x509", "-new", "-key", str(directory / "ca.key"), "-days",
+                str(DAYS), "-sha256",
                 "-subj", f"/O=Mare lab/CN={name} lab CA",
                 "-addext", "basicConstraints=critical,CA:TRUE,pathlen:0",
-                "-addext", "keyUsage=critical,keyCertSign,cRLSign"], "making the lab's certificate authority")
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign"],
+               "making the lab's certificate authority")
     write_atomically(directory / "ca.pem", text)
 
 
 def _make_certificate(directory: Path, name: str, alternatives: str) -> None:
     _new_key(directory / f"{name}.key")
-    request = run(["openssl", "req", "-new", "-key", str(directory / f"{name}.key"), "-subj", f"/O=Mare lab/CN={name}"],
+    request = run(["openssl", "req", "-new", "-key", str(directory / f"{name}.key"), "-subj",
+                   f"/O=Mare lab/CN={name}"],
                   f"requesting a certificate for {name}")
     extensions = directory / f"{name}.ext"
     write_atomically(extensions, "basicConstraints=critical,CA:FALSE\n"
                                  "keyUsage=critical,digitalSignature\n"
                                  "extendedKeyUsage=serverAuth,clientAuth\n"
                                  f"subjectAltName={alternatives}\n")
-    text = run(["openssl", "x509", "-req", "-CA", str(directory / "ca.pem"), "-CAkey", str(directory / "ca.key"),
+    text = run(["openssl", "x509", "-req", "-CA", str(directory / "ca.pem"), "-CAkey",
+                str(directory / "ca.key"),
                 "-set_serial", "0x" + os.urandom(16).hex(), "-days", str(DAYS), "-sha256",
                 "-extfile", str(extensions)], f"signing the certificate of {name}", text=request)
     extensions.unlink()

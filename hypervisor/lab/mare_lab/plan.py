@@ -66,7 +66,8 @@ class Plan:
 
     @property
     def vm_subnet(self) -> str:
-        """The VMs' range: the second /24 of the subnet (10.77.1.0/24), apart from the hosts' own."""
+        """The VMs' range: the second /24 of the subnet (10.77.1.0/24), apart from the hosts' own.
+        """
         return f"{self.network.network_address + 256}/24"
 
     def netns_name(self, key: str) -> str:
@@ -76,8 +77,8 @@ class Plan:
         return self.directory / "hosts" / host
 
     def bridge_mac(self, host: str) -> str:
-        """A fixed address for br0: left alone, a bridge takes the lowest of its ports and changes it as
-        VMs come and go, and the hosts' neighbours lose sight of it."""
+        """A fixed address for br0: left alone, a bridge takes the lowest of its ports and changes
+        it as VMs come and go, and the hosts' neighbours lose sight of it."""
         number = int(host[1:])
         low = int(self.network.network_address) >> 16 & 0xFFFF
         return f"02:4d:{low >> 8:02x}:{low & 0xFF:02x}:00:{number:02x}"
@@ -90,12 +91,13 @@ class Plan:
         return Plan(**{key: value[key] for key in Plan.__dataclass_fields__})
 
 
-def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int, state: Path, images: Path,
+def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int, state: Path,
+              images: Path,
               rest_port: int) -> Plan:
     """Check every option and say which one is wrong, before anything is touched."""
     if not re.match(r"^[a-z][a-z0-9]*$", name) or len(name) > MAX_NAME:
-        raise LabError(f"--name {name}: lower-case letters and digits, at most {MAX_NAME} of them (interfaces are "
-                       "named after it)")
+        raise LabError(f"--name {name}: lower-case letters and digits, at most {MAX_NAME} of them "
+                       "(interfaces are named after it)")
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"--hosts {hosts}: between 1 and {MAX_HOSTS}")
     try:
@@ -103,10 +105,11 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
     except ValueError as error:
         raise LabError(f"--subnet {subnet}: {error}") from None
     if not 8 <= network.prefixlen <= 22:
-        raise LabError(f"--subnet {subnet}: its prefix must be between /8 and /22 (hosts use the first /24, VMs the "
-                       "second)")
+        raise LabError(f"--subnet {subnet}: its prefix must be between /8 and /22 (hosts use the "
+                       "first /24, VMs the second)")
     if not network.is_private:
-        raise LabError(f"--subnet {subnet}: use a private range (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16)")
+        raise LabError(f"--subnet {subnet}: use a private range (10.0.0.0/8, 172.16.0.0/12, "
+                       "192.168.0.0/16)")
     rate_bits(rate)
     if memory_mib < 256:
         raise LabError(f"--memory-mib {memory_mib}: a host needs at least 256 MiB for its VMs")
@@ -134,7 +137,8 @@ def rate_bits(rate: str) -> int:
 def burst_bytes(bits: int) -> int:
     """tbf's bucket: 1 ms of the rate, at least 32 KiB.
 
-    The bucket must hold what arrives between two timer ticks, and a whole 64 KiB segment of TCP helps
-    (tbf cuts larger ones up, at a price). A larger bucket would let short transfers run unshaped.
+    The bucket must hold what arrives between two timer ticks, and a whole 64 KiB segment of TCP
+    helps (tbf cuts larger ones up, at a price). A larger bucket would let short transfers run
+    unshaped.
     """
     return max(bits // 8 // 1000, 32 * 1024)

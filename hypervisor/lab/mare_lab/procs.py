@@ -1,8 +1,8 @@
 """Which processes are the lab's own, and ending exactly those.
 
-A process is known by its pid and its start time, so a pid that was given to somebody else meanwhile is
-never touched. Everything the lab starts also carries MARKER in its environment: it finds the process
-that was started just before a kill -9 of `up`, and not yet written down.
+A process is known by its pid and its start time, so a pid that was given to somebody else meanwhile
+is never touched. Everything the lab starts also carries MARKER in its environment: it finds the
+process that was started just before a kill -9 of `up`, and not yet written down.
 """
 
 from __future__ import annotations
@@ -69,9 +69,12 @@ def namespace_of(pid: int, kind: str) -> int | None:
 
 
 def in_network(inodes: Iterable[int]) -> list[Process]:
-    """Every process in one of these network namespaces: QEMUs that libvirt started, a user's shell."""
+    """Every process in one of these network namespaces: QEMUs that libvirt started, a user's shell.
+    """
     wanted = set(inodes)
-    found = [identify(pid) for pid in all_pids() if namespace_of(pid, "net") in wanted] if wanted else []
+    if not wanted:
+        return []
+    found = [identify(pid) for pid in all_pids() if namespace_of(pid, "net") in wanted]
     return [process for process in found if process is not None]
 
 
@@ -100,14 +103,17 @@ def environment(state: Path, extra: dict[str, str] | None = None) -> dict[str, s
     return base | (extra or {})
 
 
-def start(argv: Sequence[str], log: Path, state: Path, enter: Callable[[], None] | None = None) -> Process:
+def start(argv: Sequence[str], log: Path, state: Path,
+          enter: Callable[[], None] | None = None) -> Process:
     """Start a daemon in a session of its own, its output appended to a log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as out:
         try:
             # Not waited for: it outlives us, and init reaps it.
-            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/",
-                                     env=environment(state), start_new_session=True, preexec_fn=enter)
+            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                     cwd="/",
+                                     env=environment(state), start_new_session=True,
+                                     preexec_fn=enter)
         except (OSError, subprocess.SubprocessError) as error:
             raise LabError(f"cannot start {argv[0]}: {error}") from None
     child.returncode = 0  # Keeps the interpreter from warning about a child that is meant to go on.
@@ -118,7 +124,9 @@ def start(argv: Sequence[str], log: Path, state: Path, enter: Callable[[], None]
 
 
 def _signal(process: Process, number: int) -> None:
-    """Signal through a descriptor, so that the pid cannot change hands between the look and the act."""
+    """Signal through a descriptor, so that the pid cannot change hands between the look and the
+    act.
+    """
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError:
@@ -153,7 +161,8 @@ def kill(process: Process) -> None:
 
 
 def listener(port: int, address: str = "127.0.0.1") -> str | None:
-    """Who listens on a TCP port of this network namespace: 'name (pid N)', or None if it is free."""
+    """Who listens on a TCP port of this network namespace: 'name (pid N)', or None if it is free.
+    """
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:

@@ -1,7 +1,7 @@
 """The daemons of the lab: libvirtd and mare-agent on every host, the NFS server, mared.
 
-Each `ensure_*` looks first and starts only what is not alive, so `up` on a lab that is up repairs it.
-Starting and waiting are apart: all hosts start together, then each is waited for.
+Each `ensure_*` looks first and starts only what is not alive, so `up` on a lab that is up repairs
+it. Starting and waiting are apart: all hosts start together, then each is waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PRIVATE = {"run": "/run", "etc-libvirt": "/etc/libvirt", "lib-libvirt": "/var/li
            "cache-libvirt": "/var/cache/libvirt", "log-libvirt": "/var/log/libvirt"}
 
 # In a build tree programs are in their room's folder; installed, daemons are in sbin.
-PLACES = {"mared": ("mared", "../sbin/mared", "orchestrator/daemon/mared"), "mare": ("mare", "ui/cli/mare"),
+PLACES = {"mared": ("mared", "../sbin/mared", "orchestrator/daemon/mared"),
+          "mare": ("mare", "ui/cli/mare"),
           "mare-agent": ("mare-agent", "../sbin/mare-agent", "hypervisor/agent/mare-agent")}
 
 # The first look at an emulator under load takes libvirt up to a minute; see warm_capabilities().
@@ -43,8 +44,9 @@ def program(bin_directory: str, name: str) -> str | None:
 def need_program(bin_directory: str, name: str) -> str:
     path = program(bin_directory, name)
     if path is None:
-        raise LabError(f"no '{name}' in {bin_directory}: build it (`cmake --build BUILD --target {name}`) and give --bin "
-                       "BUILD, or bring the lab up without it (--no-agents --no-mared)")
+        raise LabError(f"no '{name}' in {bin_directory}: build it (`cmake --build BUILD --target "
+                       f"{name}`) and give --bin BUILD, or bring the lab up without it "
+                       "(--no-agents --no-mared)")
     return path
 
 
@@ -54,14 +56,15 @@ def log_of(plan: Plan, part: str) -> Path:
 
 def namespace_pid(state: LabState, key: str) -> int:
     """A living process in the namespaces of a host, of the switch or of the NFS server."""
-    for part in (f"holder:{key}", f"libvirtd:{key}", f"agent:{key}", "ganesha" if key == "nfs" else ""):
+    for part in (f"holder:{key}", f"libvirtd:{key}", f"agent:{key}",
+                 "ganesha" if key == "nfs" else ""):
         process = state.alive(part)
         if process is not None:
             return process.pid
     raise LabError(f"'{key}' is not up: run `mare-lab up`")
 
 
-# --- namespaces -------------------------------------------------------------------------------------
+# --- namespaces -----------------------------------------------------------------------------------
 
 
 def ensure_holder(state: LabState, key: str) -> int:
@@ -81,13 +84,16 @@ def ensure_holder(state: LabState, key: str) -> int:
 
 
 def _adopt(state: LabState, key: str) -> Process | None:
-    """The holder died but its namespaces did not, thanks to a QEMU or libvirtd in them, or to the name."""
+    """The holder died but its namespaces did not, thanks to a QEMU or libvirtd in them, or to the
+    name.
+    """
     inode = state.networks.get(key)
     if inode is None or not state.same_boot:
         return None
     neighbours = procs.in_network([inode])
     if neighbours:
-        return namespaces.start_holder_beside(f"holder:{key}", state.plan.directory, neighbours[0].pid)
+        return namespaces.start_holder_beside(f"holder:{key}", state.plan.directory,
+                                              neighbours[0].pid)
     if key == "sw" and named_inode(state.plan, key) == inode:
         return namespaces.start_holder_in_named(f"holder:{key}", state.plan.directory,
                                                 Path("/run/netns") / state.plan.netns_name(key))
@@ -95,10 +101,11 @@ def _adopt(state: LabState, key: str) -> Process | None:
 
 
 def survives(state: LabState, key: str) -> bool:
-    """Whether the namespaces of a part are still there. The switch is a network and no more, so its name
-    is enough; a host has mounts too, which only a process keeps."""
+    """Whether the namespaces of a part are still there. The switch is a network and no more, so its
+    name is enough; a host has mounts too, which only a process keeps."""
     inode = state.networks.get(key)
-    return (state.alive(f"holder:{key}") is not None or (inode is not None and bool(procs.in_network([inode])))
+    return (state.alive(f"holder:{key}") is not None
+            or (inode is not None and bool(procs.in_network([inode])))
             or (key == "sw" and inode is not None and named_inode(state.plan, key) == inode))
 
 
@@ -112,7 +119,8 @@ def named_inode(plan: Plan, key: str) -> int | None:
 def _new_holder(plan: Plan, key: str) -> Process:
     flags = namespaces.CLONE_NEWNET
     if key == "sw":
-        return namespaces.start_holder(f"holder:{key}", plan.directory, flags, namespaces.loopback_up)
+        return namespaces.start_holder(f"holder:{key}", plan.directory, flags,
+                                       namespaces.loopback_up)
     flags |= namespaces.CLONE_NEWNS | namespaces.CLONE_NEWUTS
     setup = (lambda: _enter_nfs(plan)) if key == "nfs" else (lambda: _enter_host(plan, key))
     (_prepare_nfs if key == "nfs" else _prepare_host)(plan, key)
@@ -164,7 +172,7 @@ def _enter_nfs(plan: Plan) -> None:
     namespaces.loopback_up()
 
 
-# --- libvirtd ---------------------------------------------------------------------------------------
+# --- libvirtd -------------------------------------------------------------------------------------
 
 
 def libvirt_socket(plan: Plan, host: str) -> Path:
@@ -178,11 +186,14 @@ def start_libvirtd(state: LabState, host: str) -> bool:
         return False
     plan = state.plan
     directory = plan.host_directory(host)
-    # A killed libvirtd leaves its pid file and sockets; its VMs live on and are found by the new one.
-    for name in ("libvirtd.pid", "libvirt/libvirt-sock", "libvirt/libvirt-sock-ro", "libvirt/libvirt-admin-sock"):
+    # A killed libvirtd leaves its pid file and sockets; its VMs live on and are found by the new
+    # one.
+    for name in ("libvirtd.pid", "libvirt/libvirt-sock", "libvirt/libvirt-sock-ro",
+                 "libvirt/libvirt-admin-sock"):
         (directory / "run" / name).unlink(missing_ok=True)
     _seed_capabilities(plan, host)
-    process = procs.start([find_program("libvirtd") or "libvirtd", "--listen"], log_of(plan, part), plan.directory,
+    process = procs.start([find_program("libvirtd") or "libvirtd", "--listen"], log_of(plan, part),
+                          plan.directory,
                           namespaces.entering(namespace_pid(state, host)))
     state.record(part, process)
     return True
@@ -192,14 +203,18 @@ def wait_libvirtd(state: LabState, host: str) -> None:
     plan = state.plan
     part = f"libvirtd:{host}"
     socket_path = libvirt_socket(plan, host)
-    if not wait_until(lambda: network.connects_unix(socket_path) or state.alive(part) is None, LIBVIRT_PATIENCE):
-        raise LabError(f"libvirtd of {host} does not listen on {socket_path}; its log:\n{tail(log_of(plan, part))}")
+    if not wait_until(lambda: network.connects_unix(socket_path) or state.alive(part) is None,
+                      LIBVIRT_PATIENCE):
+        raise LabError(f"libvirtd of {host} does not listen on {socket_path}; its "
+                       f"log:\n{tail(log_of(plan, part))}")
     if state.alive(part) is None:
-        raise LabError(f"libvirtd of {host} ended; its log ({log_of(plan, part)}):\n{tail(log_of(plan, part))}")
+        raise LabError(f"libvirtd of {host} ended; its log "
+                       f"({log_of(plan, part)}):\n{tail(log_of(plan, part))}")
 
 
 def virsh(state: LabState, host: str, *words: str, timeout: float = 60) -> str:
-    return run(["virsh", "-c", "qemu:///system", *words], f"asking libvirtd of {host}", timeout=timeout,
+    return run(["virsh", "-c", "qemu:///system", *words], f"asking libvirtd of {host}",
+               timeout=timeout,
                preexec=namespaces.entering(namespace_pid(state, host)))
 
 
@@ -208,7 +223,9 @@ def _capability_files(plan: Plan, host: str) -> Path:
 
 
 def _seed_capabilities(plan: Plan, host: str) -> None:
-    """What libvirt learned about the emulators before is copied; it checks for itself that it still fits."""
+    """What libvirt learned about the emulators before is copied; it checks for itself that it still
+    fits.
+    """
     target = _capability_files(plan, host)
     target.mkdir(parents=True, exist_ok=True)
     for path in (plan.directory / "cache" / "capabilities").glob("*.xml"):
@@ -221,7 +238,9 @@ def capabilities_known(plan: Plan) -> bool:
 
 
 def warm_capabilities(state: LabState, host: str) -> None:
-    """Let one libvirtd probe the emulators, and keep the answer for the others and for the next time."""
+    """Let one libvirtd probe the emulators, and keep the answer for the others and for the next
+    time.
+    """
     virsh(state, host, "domcapabilities", "--virttype", "qemu", timeout=LIBVIRT_PATIENCE)
     store = state.plan.directory / "cache" / "capabilities"
     store.mkdir(parents=True, exist_ok=True)
@@ -233,7 +252,7 @@ def warm_capabilities(state: LabState, host: str) -> None:
         shutil.copy2(path, store / name)
 
 
-# --- NFS --------------------------------------------------------------------------------------------
+# --- NFS ------------------------------------------------------------------------------------------
 
 
 def start_nfs(state: LabState) -> bool:
@@ -246,7 +265,8 @@ def start_nfs(state: LabState) -> bool:
     os.chmod(plan.directory / "jobs", 0o1777)
     directory = plan.directory / "nfs"
     write_atomically(directory / "ganesha.conf", config.ganesha_conf(plan))
-    argv = [find_program("ganesha.nfsd") or "ganesha.nfsd", "-F", "-f", str(directory / "ganesha.conf"),
+    argv = [find_program("ganesha.nfsd") or "ganesha.nfsd", "-F", "-f",
+            str(directory / "ganesha.conf"),
             "-L", str(log_of(plan, "ganesha")), "-p", "/run/ganesha.pid"]
     state.record("ganesha", procs.start(argv, log_of(plan, "ganesha-stderr"), plan.directory,
                                         namespaces.entering(namespace_pid(state, "nfs"))))
@@ -256,13 +276,15 @@ def start_nfs(state: LabState) -> bool:
 def wait_nfs(state: LabState) -> None:
     plan = state.plan
     log = log_of(plan, "ganesha")
-    if not wait_until(lambda: network.connects(plan.nfs_address, 2049) or state.alive("ganesha") is None, 30):
-        raise LabError(f"the NFS server does not answer on {plan.nfs_address}:2049; its log ({log}):\n{tail(log)}")
+    if not wait_until(lambda: network.connects(plan.nfs_address,
+                                               2049) or state.alive("ganesha") is None, 30):
+        raise LabError(f"the NFS server does not answer on {plan.nfs_address}:2049; its log "
+                       f"({log}):\n{tail(log)}")
     if state.alive("ganesha") is None:
         raise LabError(f"the NFS server ended; its log ({log}):\n{tail(log)}")
 
 
-# --- Maré's own daemons -----------------------------------------------------------------------------
+# --- Maré's own daemons ---------------------------------------------------------------------------
 
 
 def start_agent(state: LabState, host: str) -> bool:
@@ -280,11 +302,13 @@ def wait_agent(state: LabState, host: str) -> None:
     plan = state.plan
     part = f"agent:{host}"
     address = plan.host_address(host)
-    if not wait_until(lambda: network.connects(address, AGENT_PORT) or state.alive(part) is None, 30):
+    if not wait_until(lambda: network.connects(address, AGENT_PORT) or state.alive(part) is None,
+                      30):
         raise LabError(f"mare-agent of {host} does not listen on {address}:{AGENT_PORT}; its log:\n"
                        f"{tail(log_of(plan, part))}")
     if state.alive(part) is None:
-        raise LabError(f"mare-agent of {host} ended; its log ({log_of(plan, part)}):\n{tail(log_of(plan, part))}")
+        raise LabError(f"mare-agent of {host} ended; its log "
+                       f"({log_of(plan, part)}):\n{tail(log_of(plan, part))}")
 
 
 def start_mared(state: LabState) -> bool:
@@ -293,8 +317,8 @@ def start_mared(state: LabState) -> bool:
     plan = state.plan
     taken = procs.listener(plan.rest_port)
     if taken is not None:
-        raise LabError(f"port {plan.rest_port} on 127.0.0.1, which mared needs for REST, is taken by {taken}: stop that, or "
-                       "choose another with --rest-port")
+        raise LabError(f"port {plan.rest_port} on 127.0.0.1, which mared needs for REST, is taken "
+                       f"by {taken}: stop that, or choose another with --rest-port")
     (plan.directory / "mared").mkdir(parents=True, exist_ok=True)
     argv = config.mared_argv(plan, need_program(state.bin, "mared"))
     state.record("mared", procs.start(argv, log_of(plan, "mared"), plan.directory))
@@ -304,20 +328,24 @@ def start_mared(state: LabState) -> bool:
 def wait_mared(state: LabState) -> None:
     plan = state.plan
     log = log_of(plan, "mared")
-    if not wait_until(lambda: network.connects("127.0.0.1", plan.rest_port) or state.alive("mared") is None, 30):
-        raise LabError(f"mared does not listen on 127.0.0.1:{plan.rest_port}; its log ({log}):\n{tail(log)}")
+    if not wait_until(lambda: network.connects("127.0.0.1",
+                                               plan.rest_port) or state.alive("mared") is None, 30):
+        raise LabError(f"mared does not listen on 127.0.0.1:{plan.rest_port}; its log "
+                       f"({log}):\n{tail(log)}")
     if state.alive("mared") is None:
         raise LabError(f"mared ended; its log ({log}):\n{tail(log)}")
 
 
 def cli_environment(plan: Plan) -> dict[str, str]:
-    return {"MARE_URL": f"http://127.0.0.1:{plan.rest_port}", "MARE_TOKEN_FILE": str(plan.directory / "mared" / "token")}
+    return {"MARE_URL": f"http://127.0.0.1:{plan.rest_port}",
+            "MARE_TOKEN_FILE": str(plan.directory / "mared" / "token")}
 
 
 def known_hosts(state: LabState) -> set[str]:
     cli = need_program(state.bin, "mare")
     environment = dict(os.environ, **cli_environment(state.plan))
-    listed = json.loads(run([cli, "host", "list", "-o", "json"], "listing mared's hosts", env=environment))
+    listed = json.loads(run([cli, "host", "list", "-o", "json"], "listing mared's hosts",
+                            env=environment))
     return {str(row["id"]) for row in listed["items"]}
 
 
@@ -330,8 +358,10 @@ def add_hosts(state: LabState) -> list[str]:
     known = known_hosts(state)
     added = [host for host in plan.host_names() if host not in known]
     running = [(host, subprocess.Popen(
-        [cli, "host", "add", host, "--address", f"{plan.host_address(host)}:{AGENT_PORT}"], env=environment,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)) for host in added]
+        [cli, "host", "add", host, "--address", f"{plan.host_address(host)}:{AGENT_PORT}"],
+        env=environment,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True)) for host in added]
     deadline = time.monotonic() + 60
     problems = []
     for host, child in running:

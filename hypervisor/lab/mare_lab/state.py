@@ -1,5 +1,5 @@
-"""lab.json: what the lab consists of, written before and after every step, so that a kill -9 of `up`
-leaves a file from which `up` can go on and `down` can clear away."""
+"""lab.json: what the lab consists of, written before and after every step, so that a kill -9 of
+`up` leaves a file from which `up` can go on and `down` can clear away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def boot_id() -> str:
 
 @dataclass
 class LabState:
-    """The plan, and the processes by part: 'holder:h1', 'libvirtd:h1', 'agent:h1', 'ganesha', 'mared'."""
+    """The plan, and the processes by part: 'holder:h1', 'libvirtd:h1', 'agent:h1', 'ganesha',
+    'mared'.
+    """
 
     plan: Plan
     boot: str
@@ -48,8 +50,10 @@ class LabState:
 
     def save(self) -> None:
         value = {
-            "plan": self.plan.to_json(), "boot": self.boot, "complete": self.complete, "bin": self.bin,
-            "agents": self.agents, "mared": self.mared, "networks": self.networks, "rates": self.rates,
+            "plan": self.plan.to_json(), "boot": self.boot, "complete": self.complete,
+            "bin": self.bin,
+            "agents": self.agents, "mared": self.mared, "networks": self.networks,
+            "rates": self.rates,
             "processes": {part: process.to_json() for part, process in self.processes.items()},
         }
         write_atomically(self.plan.directory / "lab.json", json.dumps(value, indent=1) + "\n")
@@ -60,14 +64,17 @@ def load(directory: Path) -> LabState | None:
     try:
         value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return LabState(
-            plan=Plan.from_json(value["plan"]), boot=value["boot"], complete=value["complete"], bin=value["bin"],
+            plan=Plan.from_json(value["plan"]), boot=value["boot"], complete=value["complete"],
+            bin=value["bin"],
             agents=value["agents"], mared=value["mared"], rates=dict(value["rates"]),
             networks={key: int(inode) for key, inode in value["networks"].items()},
-            processes={part: Process(int(pid), int(started)) for part, (pid, started) in value["processes"].items()})
+            processes={part: Process(int(pid), int(started)) for part,
+                       (pid, started) in value["processes"].items()})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{path} cannot be read ({error}): move it away and run `mare-lab down`") from None
+        raise LabError(f"{path} cannot be read ({error}): move it away and run `mare-lab "
+                       "down`") from None
 
 
 class Lock:
@@ -84,7 +91,8 @@ class Lock:
         except OSError as error:
             if error.errno != errno.EWOULDBLOCK:
                 raise
-            raise LabError(f"another mare-lab is changing this lab ({self._path} is locked): wait until it is done") from None
+            raise LabError(f"another mare-lab is changing this lab ({self._path} is locked): wait "
+                           "until it is done") from None
         return self
 
     def __exit__(self, *_: object) -> None:

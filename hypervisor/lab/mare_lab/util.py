@@ -36,14 +36,18 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=SEARCH_PATH)
 
 
-def run(argv: Sequence[str], what: str, *, text: str | None = None, preexec: Callable[[], None] | None = None,
+def run(argv: Sequence[str], what: str, *, text: str | None = None,
+        preexec: Callable[[], None] | None = None,
         timeout: float = 60, env: dict[str, str] | None = None) -> str:
     """Run to the end and return stdout; LabError with the program's own words if it fails."""
     try:
-        done = subprocess.run([find_program(argv[0]) or argv[0], *argv[1:]], input=text or "", text=True,
-                              capture_output=True, preexec_fn=preexec, timeout=timeout, check=False, env=env)
+        done = subprocess.run([find_program(argv[0]) or argv[0], *argv[1:]], input=text or "",
+                              text=True,
+                              capture_output=True, preexec_fn=preexec, timeout=timeout, check=False,
+                              env=env)
     except FileNotFoundError:
-        raise LabError(f"{what}: '{argv[0]}' is not installed: see hypervisor/lab/install-packages") from None
+        raise LabError(f"{what}: '{argv[0]}' is not installed: see "
+                       "hypervisor/lab/install-packages") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{what}: `{' '.join(argv)}` gave no answer within {timeout:g} s") from None
     if done.returncode != 0:
@@ -53,7 +57,9 @@ def run(argv: Sequence[str], what: str, *, text: str | None = None, preexec: Cal
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, gap: float = 0.05) -> bool:
-    """Ask until true or until the time is over; the gap grows so that a slow start costs few questions."""
+    """Ask until true or until the time is over; the gap grows so that a slow start costs few
+    questions.
+    """
     deadline = time.monotonic() + seconds
     while True:
         if condition():

@@ -1,7 +1,8 @@
 """Where packages come from: the machine's own apt sources, whatever form they have.
 
-The guest root is built from the same mirror and suite as the machine, because the programs copied into
-it (the examples, linked against Open MPI) were built here and must find the same libraries there.
+The guest root is built from the same mirror and suite as the machine, because the programs copied
+into it (the examples, linked against Open MPI) were built here and must find the same libraries
+there.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def parse_targets(text: str) -> list[Target]:
 def signed_by_of_entry(text: str, line: int) -> str | None:
     """Signed-By of the entry that begins at (or contains) a line of a sources file, if it has one.
 
-    Understands one-line `deb [signed-by=...] ...` and deb822 stanzas; an embedded key comes back as its
-    text. apt's line numbers are not exact for deb822, so any stanza position is resolved leniently.
+    Understands one-line `deb [signed-by=...] ...` and deb822 stanzas; an embedded key comes back as
+    its text. apt's line numbers are not exact for deb822, so any stanza position is resolved
+    leniently.
     """
     lines = text.splitlines()
     if 1 <= line <= len(lines) and re.match(r"\s*deb(-src)?\s", lines[line - 1]):
@@ -85,7 +87,8 @@ def _field(stanza: list[str], name: str) -> str | None:
     return "\n".join(part for part in value if part) or None
 
 
-def source_lines(targets: list[Target], codename: str, keyring_of: dict[str, str | None]) -> list[str]:
+def source_lines(targets: list[Target], codename: str,
+                 keyring_of: dict[str, str | None]) -> list[str]:
     """One-line sources for mmdebstrap: the release, its updates and its security suite."""
     wanted = {codename, f"{codename}-updates", f"{codename}-security"}
     grouped: dict[tuple[str, str, str], list[str]] = {}
@@ -98,8 +101,8 @@ def source_lines(targets: list[Target], codename: str, keyring_of: dict[str, str
             components.append(target.component)
     if not any(suite == codename for _, suite, _ in grouped):
         raise ImageError(
-            f"this machine's apt sources have no Debian '{codename}': run `apt-get update`, or name a mirror "
-            "with --mirror URI --suite NAME")
+            f"this machine's apt sources have no Debian '{codename}': run `apt-get update`, or "
+            "name a mirror with --mirror URI --suite NAME")
     lines = []
     for (uri, suite, entry), components in sorted(grouped.items()):
         key = keyring_of.get(entry)
@@ -118,7 +121,8 @@ def host_codename(text: str | None = None) -> str:
 
 
 def host_sources(codename: str, key_directory: Path) -> list[str]:
-    """The machine's sources as lines for mmdebstrap; keys embedded in sources go to key_directory."""
+    """The machine's sources as lines for mmdebstrap; keys embedded in sources go to key_directory.
+    """
     text = _output(["apt-get", "indextargets", "--format", TARGET_FORMAT, "Created-By: Packages"])
     targets = parse_targets(text)
     keyrings: dict[str, str | None] = {}
@@ -139,9 +143,11 @@ def host_sources(codename: str, key_directory: Path) -> list[str]:
 
 
 def host_options() -> list[str]:
-    """The machine's own ways to reach its mirror (proxies, certificates), handed on to the build."""
+    """The machine's own ways to reach its mirror (proxies, certificates), handed on to the build.
+    """
     text = _output(["apt-config", "dump"])
-    wanted = re.compile(r"^Acquire::(https?::[^ ]+|Retries|Check-Valid-Until|Check-Date) \"[^\"]+\";$")
+    wanted = re.compile(r"^Acquire::(https?::[^ ]+|Retries|Check-Valid-Until|Check-Date) "
+                        r"\"[^\"]+\";$")
     return [row for row in text.splitlines() if wanted.match(row)]
 
 
@@ -165,12 +171,14 @@ def candidate(name: str) -> Package | None:
         key, separator, value = row.partition(": ")
         if separator and not row.startswith(" "):
             fields.setdefault(key, value)
-    return Package(fields.get("Package", name), fields.get("Version", ""), fields.get("Depends", ""))
+    return Package(fields.get("Package", name), fields.get("Version", ""),
+                   fields.get("Depends", ""))
 
 
 def _output(argv: list[str]) -> str:
     try:
-        done = subprocess.run(argv, text=True, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(argv, text=True, check=True, capture_output=True,
+                              stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         raise ImageError(f"'{argv[0]}' is not there: the builder needs Debian's apt") from None
     except subprocess.CalledProcessError as error:

@@ -1,4 +1,6 @@
-"""The first layer: Debian with Open MPI, made by mmdebstrap and kept as a tar under the digest of its inputs."""
+"""The first layer: Debian with Open MPI, made by mmdebstrap and kept as a tar under the digest of
+its inputs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mare_image import apt
-from mare_image.util import (ImageError, digest_file, need_program, remove_tree, run, write_atomically)
+from mare_image.util import (ImageError, digest_file, need_program, remove_tree, run,
+                             write_atomically)
 
 # hpcc is always there: its HPL is the example program that nobody here wrote.
 PACKAGES = ("busybox-static", "hpcc", "iproute2", "kmod", "libopenmpi3", "openmpi-bin", "procps")
@@ -46,8 +49,8 @@ def check_packages(packages: Sequence[str]) -> None:
     """Name an unknown package now, rather than after half a minute of mmdebstrap."""
     for name in packages:
         if apt.candidate(name) is None:
-            raise ImageError(f"there is no package '{name}' in this machine's package lists: check the name "
-                             "with `apt-cache search`, or run `apt-get update`")
+            raise ImageError(f"there is no package '{name}' in this machine's package lists: check "
+                             "the name with `apt-cache search`, or run `apt-get update`")
 
 
 def ensure(cache: Path, extra: Sequence[str], suite: str, sources: Sequence[str], fresh: bool,
@@ -82,10 +85,12 @@ def _bootstrap(tar: Path, packages: Sequence[str], suite: str, sources: Sequence
     argv += ['--aptopt=Apt::Install-Recommends "false"', '--aptopt=Acquire::Languages "none"']
     argv += [f"--aptopt={option}" for option in apt.host_options()]
     # Traces of the build that differ from run to run, and what a read-only root has no use for.
-    argv.append('--customize-hook=cd "$1" && rm -rf var/log/* var/cache/ldconfig/* var/cache/debconf/*-old '
+    argv.append('--customize-hook=cd "$1" && rm -rf var/log/* var/cache/ldconfig/* '
+                'var/cache/debconf/*-old '
                 "var/lib/apt/lists/* usr/share/zoneinfo/right && : > etc/machine-id")
     argv += [suite, str(partial), *sources]
-    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(SOURCE_DATE_EPOCH), TMPDIR=str(scratch), LC_ALL="C")
+    environment = dict(os.environ, SOURCE_DATE_EPOCH=str(SOURCE_DATE_EPOCH), TMPDIR=str(scratch),
+                       LC_ALL="C")
     step(f"base: mmdebstrap {suite} with {len(packages)} packages (about a minute)")
 
     def follow(text: str) -> None:

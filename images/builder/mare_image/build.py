@@ -14,20 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from mare_image import apt, base, kernel, layout
-from mare_image.util import (BuildLock, ImageError, Progress, digest_file, digest_tree, need_program, remove_tree,
+from mare_image.util import (BuildLock, ImageError, Progress, digest_file, digest_tree,
+                             need_program, remove_tree,
                              run, sync_directory)
 
 HERE = Path(__file__).resolve().parent.parent
 ROOTFS = HERE / "rootfs"
 INIT = HERE / "initramfs" / "init"
 
-# The base kernel line. tsc: with any other clock source an emulated guest crawls. random.trust_cpu: no
-# wait for entropy. panic=-1: a dead guest goes away at once instead of looking alive. mitigations=off:
-# jobs are root in their own VM, so there is no boundary inside the guest that they would protect.
-# loglevel=5: warnings and oopses must reach the console, from which a migration is judged.
-# cryptomgr.notests: testing every cipher at boot costs an emulated guest 0.7 s.
+# The base kernel line. tsc: with any other clock source an emulated guest crawls. random.trust_cpu:
+# no wait for entropy. panic=-1: a dead guest goes away at once instead of looking alive.
+# mitigations=off: jobs are root in their own VM, so there is no boundary inside the guest that they
+# would protect. loglevel=5: warnings and oopses must reach the console, from which a migration is
+# judged. cryptomgr.notests: testing every cipher at boot costs an emulated guest 0.7 s.
 KERNEL_ARGS = ("console=ttyS0 loglevel=5 tsc=reliable clocksource=tsc random.trust_cpu=on panic=-1 "
-               "mitigations=off no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests apparmor=0")
+               "mitigations=off no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests "
+               "apparmor=0")
 
 # 96 MiB reaches "ready"; below 128 mpirun is killed for want of memory. 192 is comfortable.
 MIN_MEMORY_MIB = 128
@@ -69,18 +71,21 @@ def build(request: Request, progress: Progress) -> dict[str, Any]:
 
 def _check(request: Request) -> None:
     if os.geteuid() != 0:
-        raise ImageError("building an image needs root (it makes a root file system): run it as root")
+        raise ImageError("building an image needs root (it makes a root file system): run it as "
+                         "root")
     if not (request.guest_bin / "bin" / "mare-guestd").is_file():
-        raise ImageError(f"{request.guest_bin} has no bin/mare-guestd: build it with "
-                         "`cmake --build BUILD --target mare-guest-stage` and give --guest-bin BUILD/guest-stage")
+        raise ImageError(f"{request.guest_bin} has no bin/mare-guestd: build it with `cmake "
+                         "--build BUILD --target mare-guest-stage` and give --guest-bin "
+                         "BUILD/guest-stage")
     for directory in request.add:
         if not directory.is_dir():
             raise ImageError(f"--add {directory}: no such directory")
     request.images.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(request.images).free
     if free < NEEDED_BYTES:
-        raise ImageError(f"{request.images} has {free >> 20} MiB free, a build needs {NEEDED_BYTES >> 20} MiB: free "
-                         "some space (`mare-image delete`), or choose another --images directory")
+        raise ImageError(f"{request.images} has {free >> 20} MiB free, a build needs "
+                         f"{NEEDED_BYTES >> 20} MiB: free some space (`mare-image delete`), or "
+                         "choose another --images directory")
 
 
 def _inputs(request: Request, base_: base.Base, kernel_: kernel.Kernel) -> dict[str, Any]:
@@ -97,7 +102,8 @@ def _inputs(request: Request, base_: base.Base, kernel_: kernel.Kernel) -> dict[
     }
 
 
-def _publish(request: Request, base_: base.Base, kernel_: kernel.Kernel, progress: Progress) -> dict[str, Any]:
+def _publish(request: Request, base_: base.Base, kernel_: kernel.Kernel,
+             progress: Progress) -> dict[str, Any]:
     inputs = _inputs(request, base_, kernel_)
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
     parent = request.images / request.name
@@ -119,24 +125,27 @@ def _publish(request: Request, base_: base.Base, kernel_: kernel.Kernel, progres
     except BaseException:
         remove_tree(partial)
         raise
-    # Not synced: on a busy disk that takes a minute, and an image can be built again. After a power cut in
-    # the minute after a build, `build --force` makes a new one.
+    # Not synced: on a busy disk that takes a minute, and an image can be built again. After a power
+    # cut in the minute after a build, `build --force` makes a new one.
     partial.rename(parent / version)
     sync_directory(parent)
     layout.set_current(request.images, request.name, version)
-    for old in layout.keep_newest(request.images, request.name, request.keep) if request.keep else []:
+    for old in layout.keep_newest(request.images, request.name,
+                                  request.keep) if request.keep else []:
         progress.step(f"deleted the old version {request.name}/{old}")
     progress.step(f"image {request.name}/{version} is ready ({manifest['size_bytes'] >> 20} MiB)")
     return _result(request, manifest, False, progress)
 
 
-def _fill(request: Request, partial: Path, version: str, digest: str, inputs: dict[str, Any], base_: base.Base,
+def _fill(request: Request, partial: Path, version: str, digest: str, inputs: dict[str, Any],
+          base_: base.Base,
           kernel_: kernel.Kernel, progress: Progress) -> dict[str, Any]:
     root = partial / "root"
     root.mkdir()
     progress.step("root: unpacking the base")
     tar = need_program("tar", "tar")
-    run([tar, "--numeric-owner", "--xattrs", "--xattrs-include=*", "-C", str(root), "-xf", str(base_.tar)],
+    run([tar, "--numeric-owner", "--xattrs", "--xattrs-include=*", "-C", str(root), "-xf",
+         str(base_.tar)],
         f"unpacking {base_.tar.name}")
     progress.step("root: kernel modules, guest programs")
     modules = root / "usr" / "lib" / "modules" / kernel_.release
@@ -167,11 +176,13 @@ def _fill(request: Request, partial: Path, version: str, digest: str, inputs: di
 
 
 def copy_over(source: Path, target: Path) -> None:
-    """Copy a directory's content over another, owned by root, through links of the target (/sbin, /lib)."""
+    """Copy a directory's content over another, owned by root, through links of the target (/sbin,
+    /lib).
+    """
     for path in sorted(source.rglob("*")):
         destination = target / path.relative_to(source)
-        # Merged /usr: a given sbin/x must land in usr/sbin, without replacing the link by a directory, and
-        # absolute links must not lead out of the root; Debian's own are relative.
+        # Merged /usr: a given sbin/x must land in usr/sbin, without replacing the link by a
+        # directory, and absolute links must not lead out of the root; Debian's own are relative.
         if path.is_dir() and not path.is_symlink():
             if not destination.is_dir():
                 destination.mkdir()
@@ -196,13 +207,16 @@ def _finish_root(root: Path) -> None:
 
 
 def _size(directory: Path) -> int:
-    done = subprocess.run(["du", "-s", "-B1", str(directory)], text=True, capture_output=True, check=True)
+    done = subprocess.run(["du", "-s", "-B1", str(directory)], text=True, capture_output=True,
+                          check=True)
     return int(done.stdout.split()[0])
 
 
-def _result(request: Request, manifest: dict[str, Any], reused: bool, progress: Progress) -> dict[str, Any]:
+def _result(request: Request, manifest: dict[str, Any], reused: bool,
+            progress: Progress) -> dict[str, Any]:
     return {
         "name": manifest["name"], "version": manifest["version"], "digest": manifest["digest"],
         "path": str(request.images / request.name / manifest["version"]),
-        "size_bytes": manifest["size_bytes"], "reused": reused, "seconds": round(progress.seconds(), 1),
+        "size_bytes": manifest["size_bytes"], "reused": reused,
+        "seconds": round(progress.seconds(), 1),
     }

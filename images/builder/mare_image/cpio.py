@@ -1,7 +1,8 @@
 """A cpio archive (newc), the form the kernel takes an initramfs in. Pure: bytes in, bytes out.
 
-Written here rather than by cpio(1) so that the same inputs give the same bytes (no inode numbers, no
-times). Left uncompressed: unpacking gzip costs an emulated guest 0.7 s, reading 7 MB costs nothing.
+Written here rather than by cpio(1) so that the same inputs give the same bytes (no inode numbers,
+no times). Left uncompressed: unpacking gzip costs an emulated guest 0.7 s, reading 7 MB costs
+nothing.
 """
 
 from __future__ import annotations

@@ -20,11 +20,13 @@ BOOT_MODULES = ("virtio_pci", "virtio_net", "virtio_rng", "nfs", "nfsv4", "overl
 # What the root has besides, for jobs and for later: balloon and fw_cfg for clones and checkpoints,
 # packet sockets and netfilter diagnostics for users and for tools inside the VM.
 ROOT_MODULES = BOOT_MODULES + (
-    "virtio_balloon", "virtio_blk", "virtio_console", "virtio_mem", "qemu_fw_cfg", "af_packet", "tun",
+    "virtio_balloon", "virtio_blk", "virtio_console", "virtio_mem", "qemu_fw_cfg", "af_packet",
+    "tun",
     "bridge", "veth", "fuse", "loop", "nf_tables", "nft_compat", "xt_mark", "inet_diag", "tcp_diag",
     "udp_diag", "unix_diag", "netlink_diag", "af_packet_diag", "ext4", "squashfs")
 
-APPLETS = ("cat", "cut", "echo", "hostname", "insmod", "ip", "mkdir", "mount", "nc", "poweroff", "printf",
+APPLETS = ("cat", "cut", "echo", "hostname", "insmod", "ip", "mkdir", "mount", "nc", "poweroff",
+           "printf",
            "sh", "sleep", "switch_root", "umount")
 
 
@@ -49,13 +51,13 @@ def find_package() -> apt.Package:
     """The kernel package that the meta package stands for today."""
     meta = apt.candidate(META_PACKAGE)
     if meta is None:
-        raise ImageError(f"this machine's package lists have no '{META_PACKAGE}': run `apt-get update` "
-                         "(the sources must include Debian's component main)")
+        raise ImageError(f"this machine's package lists have no '{META_PACKAGE}': run `apt-get "
+                         "update` (the sources must include Debian's component main)")
     found = re.search(r"\blinux-image-[^\s,|]+", meta.depends)
     package = apt.candidate(found.group(0)) if found else None
     if package is None:
-        raise ImageError(f"'{META_PACKAGE}' {meta.version} depends on '{meta.depends}', which the package "
-                         "lists do not have: run `apt-get update`")
+        raise ImageError(f"'{META_PACKAGE}' {meta.version} depends on '{meta.depends}', which the "
+                         "package lists do not have: run `apt-get update`")
     return package
 
 
@@ -167,7 +169,8 @@ def initramfs(kernel: Kernel, busybox: bytes, init: bytes) -> bytes:
     entries.append(cpio.character_device("dev/console", 5, 1))
     entries.append(cpio.file("bin/busybox", busybox, 0o755))
     entries.extend(cpio.symlink(f"bin/{applet}", "busybox") for applet in APPLETS)
-    entries.extend(cpio.file(f"lib/modules/{name}.ko", available[name].read_bytes()) for name in order)
+    entries.extend(cpio.file(f"lib/modules/{name}.ko",
+                             available[name].read_bytes()) for name in order)
     entries.append(cpio.file("lib/modules.order", "".join(f"{name}\n" for name in order).encode()))
     entries.append(cpio.file("init", init, 0o755))
     return cpio.archive(entries)

@@ -1,7 +1,7 @@
 """Where images are: IMAGES/NAME/VERSION/, and IMAGES/NAME/current, which names the version to boot.
 
-A version appears by one rename and is never changed afterwards, because guests have it mounted: an NFS
-server that sees files change under it hands out stale handles. What a killed build left ends in
+A version appears by one rename and is never changed afterwards, because guests have it mounted: an
+NFS server that sees files change under it hands out stale handles. What a killed build left ends in
 `.partial` and is removed by the next one.
 """
 
@@ -29,8 +29,8 @@ class Version:
 
 def check_name(name: str) -> str:
     if not NAME_PATTERN.match(name) or name.endswith(".partial") or name == "current":
-        raise ImageError(f"'{name}' is not a name for an image: use lower-case letters, digits, '.', '_' and "
-                         "'-', at most 63, the first a letter or a digit")
+        raise ImageError(f"'{name}' is not a name for an image: use lower-case letters, digits, "
+                         "'.', '_' and '-', at most 63, the first a letter or a digit")
     return name
 
 
@@ -51,7 +51,9 @@ def versions(images: Path, name: str | None = None) -> list[Version]:
     if not images.is_dir():
         return found
     for image in sorted(images.iterdir()):
-        if image.name.startswith(".") or not image.is_dir() or (name is not None and image.name != name):
+        if image.name.startswith(".") or not image.is_dir():
+            continue
+        if name is not None and image.name != name:
             continue
         current = current_version(images, image.name)
         for directory in image.iterdir():
@@ -73,7 +75,9 @@ def _manifest(directory: Path) -> dict[str, Any] | None:
 
 
 def clean_up(images: Path) -> list[Path]:
-    """Remove what a killed build left. Only under the lock, where nothing partial can be in the making."""
+    """Remove what a killed build left. Only under the lock, where nothing partial can be in the
+    making.
+    """
     leftovers = list(images.glob("*/*.partial")) + list((images / ".cache").glob("*.partial"))
     for path in leftovers:
         remove_tree(path)
@@ -83,7 +87,8 @@ def clean_up(images: Path) -> list[Path]:
 def users_of(version: Version) -> list[str]:
     """VMs on this machine that run from this version, told by the kernel line of their QEMU.
 
-    VMs on other machines that mount our export are not seen from here; that is why `delete` says so.
+    VMs on other machines that mount our export are not seen from here; that is why `delete` says
+    so.
     """
     needle = f"/{version.name}/{version.version}/".encode()
     users = []
@@ -94,9 +99,11 @@ def users_of(version: Version) -> list[str]:
             argv = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"qemu" not in argv[0] or not any(b"mare.root=" in word and needle in word for word in argv):
+        if b"qemu" not in argv[0] or not any(b"mare.root=" in word and needle in word
+                                             for word in argv):
             continue
-        guest = next((word for word in argv if word.startswith(b"guest=")), b"").decode(errors="replace")
+        guest = next((word for word in argv if word.startswith(b"guest=")),
+                     b"").decode(errors="replace")
         users.append(guest.removeprefix("guest=").split(",")[0] or f"pid {process.name}")
     return sorted(users)
 
@@ -110,15 +117,18 @@ def delete(images: Path, name: str, version: str | None, force: bool) -> list[st
     for entry in known:
         users = users_of(entry)
         if users and not force:
-            raise ImageError(f"image '{name}/{entry.version}' is the root of running VMs ({', '.join(users)}): "
-                             "stop them first, or use --force and see them fail")
+            raise ImageError(f"image '{name}/{entry.version}' is the root of running VMs "
+                             f"({', '.join(users)}): stop them first, or use --force and see them "
+                             "fail")
         if entry.current and version is not None and not force:
-            raise ImageError(f"image '{name}/{version}' is the current one: build another first, delete the whole "
-                             f"image with `mare-image delete {name}`, or use --force")
+            raise ImageError(f"image '{name}/{version}' is the current one: build another first, "
+                             f"delete the whole image with `mare-image delete {name}`, or use "
+                             "--force")
     if version is None or any(entry.current for entry in known):
         (images / name / "current").unlink(missing_ok=True)
     for entry in known:
-        # Renamed first: a crash in the middle leaves a .partial, never a version with half its files.
+        # Renamed first: a crash in the middle leaves a .partial, never a version with half its
+        # files.
         doomed = entry.directory.with_name(entry.directory.name + ".partial")
         entry.directory.rename(doomed)
         remove_tree(doomed)

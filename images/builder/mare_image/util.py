@@ -21,7 +21,8 @@ class ImageError(Exception):
 
 
 class Progress:
-    """Lines on stderr with the seconds since the start, so that nobody stares at a silent screen."""
+    """Lines on stderr with the seconds since the start, so that nobody stares at a silent screen.
+    """
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -48,7 +49,8 @@ def need_program(name: str, package: str) -> str:
 
 def run(argv: Sequence[str], what: str, *, env: dict[str, str] | None = None,
         cwd: Path | None = None, line: Callable[[str], None] | None = None) -> str:
-    """Run to the end and return the output, stderr included; ImageError with its tail if it fails."""
+    """Run to the end and return the output, stderr included; ImageError with its tail if it fails.
+    """
     with subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
                           preexec_fn=die_with_parent) as process:
@@ -69,15 +71,16 @@ def explain(what: str, lines: Sequence[str], status: int) -> str:
     for line in lines:
         if "Unable to locate package" in line:
             name = line.rsplit(" ", 1)[-1].strip()
-            return (f"{what}: there is no package '{name}' in this machine's package lists; check the "
-                    "name with `apt-cache search`, or run `apt-get update`")
+            return (f"{what}: there is no package '{name}' in this machine's package lists; check "
+                    "the name with `apt-cache search`, or run `apt-get update`")
         if "has no installation candidate" in line:
             return f"{what}: {line.removeprefix('E: ')}; check it with `apt-cache policy`"
     if "No space left on device" in text:
-        return f"{what}: no space left on device; free some space, or choose another --images directory"
+        return (f"{what}: no space left on device; free some space, or choose another --images "
+                "directory")
     if "Temporary failure resolving" in text or "Could not connect" in text:
-        return (f"{what}: the package mirror cannot be reached; check the network and this machine's "
-                "apt sources")
+        return (f"{what}: the package mirror cannot be reached; check the network and this "
+                "machine's apt sources")
     # apt and mmdebstrap put the reason in E: lines; without any, the tail has to do.
     reasons = [line for line in lines if line.startswith("E:")] or list(lines[-5:])
     return f"{what}: failed with status {status}:\n  " + "\n  ".join(reasons)
@@ -90,7 +93,8 @@ def remove_tree(path: Path) -> None:
     prefix = str(path.resolve())
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         points = [row.split()[4].replace("\\040", " ") for row in table]
-    for point in sorted((p for p in points if p == prefix or p.startswith(prefix + "/")), reverse=True):
+    for point in sorted((p for p in points if p == prefix or p.startswith(prefix + "/")),
+                        reverse=True):
         subprocess.run(["umount", "-l", point], check=False, stdin=subprocess.DEVNULL)
     if path.is_dir() and not path.is_symlink():
         for attempt in range(3):
@@ -138,7 +142,8 @@ def digest_tree(root: Path) -> str:
         elif path.is_file():
             content = "file " + digest_file(path)
         else:
-            raise ImageError(f"{path} is neither a file, a directory nor a link: an image cannot take it")
+            raise ImageError(f"{path} is neither a file, a directory nor a link: an image cannot "
+                             "take it")
         total.update(f"{name}\0{status.st_mode & 0o7777:o}\0{content}\n".encode())
     return total.hexdigest()
 
