@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <deque>
 
 #include "ui/cli/app.h"
 #include "ui/cli/human.h"
@@ -50,12 +51,26 @@ int follow_events(Session& session, const EventOptions& options) {
   }
 }
 
+/// The newest `limit` ones. The server begins with the oldest, so all pages are read.
 int list_events(Session& session, const EventOptions& options) {
-  auto events =
-      session.list(api({"events"}), query({{"topics", options.topics}, {"after", options.after}}),
-                   options.limit);
-  if (!events) return session.fail(events.error());
-  session.print_list(*events, event_columns());
+  std::deque<Json> kept;
+  std::string after = options.after.empty() ? "0" : options.after;
+  for (;;) {
+    auto page =
+        session.get(api({"events"}) + "?" +
+                    query({{"topics", options.topics}, {"after", after}, {"limit", "1000"}}));
+    if (!page) return session.fail(page.error());
+    for (const Json& event : member(*page, "items")) {
+      kept.push_back(event);
+      if (kept.size() > options.limit) kept.pop_front();
+    }
+    const std::string next = text(*page, "next_after");
+    if (member(*page, "items").empty() || next.empty() || next == after) break;
+    after = next;
+  }
+  Json items = Json::array();
+  for (Json& event : kept) items.push_back(std::move(event));
+  session.print_list(items, event_columns());
   return kOk;
 }
 
@@ -68,8 +83,10 @@ void add_event_commands(CLI::App& app, Action& action) {
   events->add_flag("-f,--follow", options->follow, "Go on with new ones until Ctrl-C");
   events->add_option("--topics", options->topics, "Only host,pool,vm,job,operation,migration")
       ->type_name("TOPICS");
-  events->add_option("--after", options->after, "After this number")->type_name("SEQ");
-  events->add_option("--limit", options->limit, "At most so many, without -f")
+  events->add_option("--after", options->after, "After this number")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("SEQ");
+  events->add_option("--limit", options->limit, "The newest ones, without -f")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   events->footer(

@@ -12,8 +12,13 @@
 namespace mare::cli {
 namespace {
 
-int list_jobs(Session& session) {
-  auto jobs = session.list(api({"jobs"}));
+struct Filter {
+  std::string pool;
+  std::string state;
+};
+
+int list_jobs(Session& session, const Filter& filter) {
+  auto jobs = session.list(api({"jobs"}), query({{"pool", filter.pool}, {"state", filter.state}}));
   if (!jobs) return session.fail(jobs.error());
   session.print_list(*jobs, job_columns(session.clock().wall_now()));
   return kOk;
@@ -219,8 +224,14 @@ void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing) {
   add_submit(*job, action, trailing);
 
   CLI::App* list = job->add_subcommand("list", "Newest first");
-  list->footer("Example: mare job list -o wide");
-  list->callback([&action] { action = list_jobs; });
+  auto filter = std::make_shared<Filter>();
+  list->add_option("--pool", filter->pool, "Of this pool")->type_name("POOL");
+  list->add_option("--state", filter->state, "queued, starting, running, succeeded...")
+      ->type_name("STATE");
+  list->footer("Example: mare job list --state running -o wide");
+  list->callback([&action, filter] {
+    action = [filter](Session& session) { return list_jobs(session, *filter); };
+  });
 
   auto id = std::make_shared<std::string>();
   const auto named = [&](const char* verb, const char* help, const char* example, auto act) {

@@ -10,15 +10,17 @@ namespace {
 
 struct Filter {
   std::string target;
+  std::string kind;
   bool unfinished = false;
   std::size_t limit = 30;
 };
 
 int list_operations(Session& session, const Filter& filter) {
-  auto operations = session.list(
-      api({"operations"}),
-      query({{"target", filter.target}, {"state", filter.unfinished ? "pending" : ""}}),
-      filter.limit);
+  auto operations = session.list(api({"operations"}),
+                                 query({{"target", filter.target},
+                                        {"kind", filter.kind},
+                                        {"outcome", filter.unfinished ? "pending" : ""}}),
+                                 filter.limit);
   if (!operations) return session.fail(operations.error());
   session.print_list(*operations, operation_columns(session.clock().wall_now()));
   return kOk;
@@ -29,9 +31,11 @@ int show_operation(Session& session, const std::string& id) {
   if (!operation) return session.fail(operation.error());
   session.print_object(*operation, operation_columns(session.clock().wall_now()));
   if (session.wants(Output::JsonText) || session.wants(Output::Name)) return kOk;
-  auto history = session.list(api({"operations", id, "events"}));
+  auto history = session.get(api({"operations", id, "events"}));
   if (!history) return session.fail(history.error());
-  std::printf("\n%s", list_text(history_columns(), *history, false, wants_colour(1)).c_str());
+  std::printf(
+      "\n%s",
+      list_text(history_columns(), member(*history, "items"), false, wants_colour(1)).c_str());
   return kOk;
 }
 
@@ -67,6 +71,8 @@ void add_operation_commands(CLI::App& app, Action& action) {
   auto filter = std::make_shared<Filter>();
   CLI::App* list = operation->add_subcommand("list", "Newest first");
   list->add_option("--target", filter->target, "On this host, pool, VM or job")->type_name("ID");
+  list->add_option("--kind", filter->kind, "Of this kind: vm.migrate, pool.create...")
+      ->type_name("KIND");
   list->add_flag("--unfinished", filter->unfinished, "Only those still going on");
   list->add_option("--limit", filter->limit, "At most so many")
       ->check(CLI::Range(1, 100'000))

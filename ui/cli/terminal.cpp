@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -45,9 +46,11 @@ bool wants_colour(int fd) {
   return (no_colour == nullptr || *no_colour == '\0') && isatty(fd) == 1 && !is_dumb();
 }
 
-Colour colour_of_state(std::string_view state) {
+Colour colour_of_state(std::string_view named) {
+  std::string state(named);  // entities write "failed", operations "Failed"
+  for (char& c : state) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   static constexpr std::array kGood{"running", "up", "active", "succeeded", "done"};
-  static constexpr std::array kBad{"failed", "down", "lost", "needs_operator", "needs-operator"};
+  static constexpr std::array kBad{"failed", "down", "lost", "needs_operator", "needsoperator"};
   if (std::find(kGood.begin(), kGood.end(), state) != kGood.end()) return Colour::Green;
   if (std::find(kBad.begin(), kBad.end(), state) != kBad.end()) return Colour::Red;
   return state == "stopped" || state == "cancelled" ? Colour::Dim : Colour::Yellow;

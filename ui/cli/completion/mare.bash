@@ -54,11 +54,12 @@ _mare() {
     job:submit) words="$(_mare_names pool) --ranks --name --env --follow --cancel-on-interrupt --" ;;
     job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
+    job:list) words="--pool --state" ;;
     migrate:) words="$(_mare_names vm) --to --bandwidth --max-downtime --timeout" ;;
     migrate:*) words="--to --bandwidth --max-downtime --timeout" ;;
     migration:list) words="--vm" ;;
     migration:show|migration:cancel) words=$(_mare_names migration) ;;
-    operation:list) words="--target --unfinished --limit" ;;
+    operation:list) words="--target --kind --unfinished --limit" ;;
     operation:show|operation:cancel|operation:wait) words=$(_mare_names operation) ;;
     events:) words="--follow --topics --after --limit" ;;
   esac
