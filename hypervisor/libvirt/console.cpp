@@ -1,6 +1,8 @@
 #include "hypervisor/libvirt/console.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 
@@ -25,10 +27,11 @@ std::string printable(const std::string& line) {
 }  // namespace
 
 bool is_fault(const std::string& line) {
-  for (const char* fault : kFaults) {
-    if (line.find(fault) != std::string::npos) return true;
-  }
-  return false;
+  return std::any_of(kFaults.begin(), kFaults.end(), [&](const char* fault) {
+    const auto at = line.find(fault);
+    if (at == std::string::npos) return false;
+    return at == 0 || std::isalpha(static_cast<unsigned char>(line[at - 1])) == 0;  // not "DEBUG:"
+  });
 }
 
 Status Consoles::make_directory() const {

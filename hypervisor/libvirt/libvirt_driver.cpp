@@ -213,10 +213,9 @@ class LibvirtDriver final : public Driver {
   }
 
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override {
-    auto can = can_migrate_live();
-    if (!can) return can.error();
     const VmSpec& vm = ticket.vm;
     if (auto good = check_key(vm.key()); !good) return good.error();
+    if (auto can = can_migrate_live(); !can) return can.error();
     const IncomingEndpoint endpoint{route(vm).text()};
     const auto known = arrivals_.find(vm.uuid);
     const bool again = known && known->operation == ticket.operation;

@@ -1,0 +1,106 @@
+#include "hypervisor/libvirt/domain_xml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mare::libvirt {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+VmSpec some_vm() {
+  VmSpec vm;
+  vm.id = VmId{"demo-0"};
+  vm.uuid = "6f0d3c1e-2a5b-4c7d-8e9f-001122334455";
+  vm.mac = *MacAddress::parse("52:54:00:4d:01:05");
+  vm.memory = mebibytes(192);
+  vm.vcpus = 2;
+  vm.kernel = "/images/base/1/vmlinuz";
+  vm.initrd = "/images/base/1/initrd.img";
+  vm.kernel_args = "console=ttyS0 mare.token=\"a<b&c'd\"";
+  return vm;
+}
+
+DomainOptions options(bool accelerated) {
+  return {accelerated, "br0", "/state/console/demo-0.log"};
+}
+
+TEST(DomainXml, HoldsWhatTheVmIs) {
+  const std::string xml = domain_xml(some_vm(), options(false));
+  EXPECT_THAT(xml, HasSubstr("<domain type='qemu'>"));
+  EXPECT_THAT(xml, HasSubstr("<name>demo-0</name>"));
+  EXPECT_THAT(xml, HasSubstr("<uuid>6f0d3c1e-2a5b-4c7d-8e9f-001122334455</uuid>"));
+  EXPECT_THAT(xml, HasSubstr("<memory unit='b'>201326592</memory>"));
+  EXPECT_THAT(xml, HasSubstr("<vcpu>2</vcpu>"));
+  EXPECT_THAT(xml, HasSubstr("<kernel>/images/base/1/vmlinuz</kernel>"));
+  EXPECT_THAT(xml, HasSubstr("<mac address='52:54:00:4d:01:05'/><source bridge='br0'/>"));
+  EXPECT_THAT(xml, HasSubstr("urn:mare:vm:1"));
+  EXPECT_THAT(xml, Not(HasSubstr("<disk")));
+  EXPECT_THAT(xml, Not(HasSubstr("<graphics")));
+}
+
+TEST(DomainXml, AVmThatEndsIsNeverRestartedByLibvirt) {
+  const std::string xml = domain_xml(some_vm(), options(false));
+  EXPECT_THAT(xml, HasSubstr("<on_poweroff>destroy</on_poweroff>"));
+  EXPECT_THAT(xml, HasSubstr("<on_reboot>destroy</on_reboot>"));
+  EXPECT_THAT(xml, HasSubstr("<on_crash>destroy</on_crash>"));
+}
+
+TEST(DomainXml, NothingBreaksOutOfItsPlace) {
+  VmSpec vm = some_vm();
+  vm.kernel = "/a'/><evil x='\"]]>\x01";
+  const std::string xml = domain_xml(vm, {false, "b'r<0", "/c'&\"/x"});
+  EXPECT_THAT(xml, HasSubstr("mare.token=&quot;a&lt;b&amp;c&apos;d&quot;"));
+  EXPECT_THAT(xml, HasSubstr("<kernel>/a&apos;/&gt;&lt;evil x=&apos;&quot;]]&gt;</kernel>"));
+  EXPECT_THAT(xml, HasSubstr("<source bridge='b&apos;r&lt;0'/>"));
+  EXPECT_THAT(xml, Not(HasSubstr("<evil")));
+  EXPECT_THAT(xml, Not(HasSubstr("\x01")));
+}
+
+TEST(DomainXml, KvmTakesTheHostsCpuAndEmulationAPlainOne) {
+  EXPECT_THAT(domain_xml(some_vm(), options(true)), HasSubstr("<domain type='kvm'>"));
+  EXPECT_THAT(domain_xml(some_vm(), options(true)), HasSubstr("mode='host-model'"));
+  EXPECT_THAT(domain_xml(some_vm(), options(false)), HasSubstr("qemu64"));
+}
+
+TEST(DomainXml, AnotherHostGetsItsBridgeAndItsConsole) {
+  const std::string xml = domain_xml(some_vm(), options(false));
+  const std::string there = retarget(xml, "br7", "/else'where/demo-0.log");
+  EXPECT_EQ(there.find("/state/console"), std::string::npos);
+  EXPECT_EQ(there.find("br0"), std::string::npos);
+  EXPECT_THAT(there, HasSubstr("<source bridge='br7'/>"));
+  EXPECT_THAT(there, HasSubstr("<serial type='file'><source path='/else&apos;where/demo-0.log'"));
+  EXPECT_THAT(there, HasSubstr("<console type='file'><source path='/else&apos;where/demo-0.log'"));
+  // Nothing else changed, and back again it is the same.
+  EXPECT_EQ(retarget(there, "br0", "/state/console/demo-0.log"), xml);
+}
+
+TEST(DomainXml, WithoutAConsoleThereIsNothingToRetarget) {
+  EXPECT_EQ(retarget("<domain/>", "br0", "/c"), "");
+  EXPECT_EQ(retarget("", "br0", "/c"), "");
+}
+
+TEST(DomainXml, TextOfFindsTheFirst) {
+  EXPECT_EQ(text_of(domain_xml(some_vm(), options(false)), "uuid"), some_vm().uuid);
+  EXPECT_EQ(text_of("<a><uuid>x", "uuid"), "");
+  EXPECT_EQ(text_of("<a/>", "uuid"), "");
+}
+
+TEST(CheckKey, NamesBecomeFilesSoTheyAreChecked) {
+  const std::string uuid = some_vm().uuid;
+  EXPECT_TRUE(check_key({VmId{"demo-0"}, uuid}).ok());
+  EXPECT_TRUE(check_key({VmId{"A.b_c-9"}, uuid}).ok());
+  for (const char* bad : {"", ".", "..", "../x", "a/b", "-x", "a b", "a'b"}) {
+    EXPECT_EQ(check_key({VmId{bad}, uuid}).error().code, Code::InvalidArgument) << bad;
+  }
+  EXPECT_FALSE(check_key({VmId{std::string(64, 'a')}, uuid}).ok());
+  for (const char* bad :
+       {"", "x", "../../../../../../../../../../etc/pass", "6F0D3C1E-2A5B-4C7D-8E9F-001122334455",
+        "6f0d3c1e-2a5b-4c7d-8e9f-00112233445", "6f0d3c1e02a5b04c7d08e9f0001122334455"}) {
+    EXPECT_EQ(check_key({VmId{"demo-0"}, bad}).error().code, Code::InvalidArgument) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace mare::libvirt

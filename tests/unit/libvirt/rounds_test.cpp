@@ -1,0 +1,72 @@
+#include "hypervisor/libvirt/rounds.h"
+
+#include <gtest/gtest.h>
+
+namespace mare::libvirt {
+namespace {
+
+using std::chrono::milliseconds;
+
+RoundKeeper::Sample at(unsigned long long iteration, int ms, std::uint64_t transferred,
+                       std::uint64_t remaining, double dirty = 0) {
+  return {iteration, Bytes{transferred}, Bytes{remaining}, dirty, milliseconds{ms}};
+}
+
+TEST(RoundKeeper, NothingIsARoundBeforeSendingBegins) {
+  RoundKeeper keeper;
+  keeper.add(at(0, 10, 0, 0));
+  EXPECT_TRUE(keeper.rounds().empty());
+  keeper.close(Bytes{0}, milliseconds{20});
+  EXPECT_TRUE(keeper.rounds().empty());
+}
+
+TEST(RoundKeeper, RoundsLieBetweenIterations) {
+  RoundKeeper keeper;
+  keeper.add(at(1, 40, 100, 900));
+  keeper.add(at(1, 80, 600, 400));
+  keeper.add(at(2, 120, 1000, 300, 50));
+  keeper.add(at(2, 160, 1200, 100, 60));
+  keeper.add(at(3, 200, 1300, 80));
+  keeper.close(Bytes{1380}, milliseconds{230});
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 3U);
+  EXPECT_EQ(rounds[0].index, 0);
+  EXPECT_EQ(rounds[0].started, milliseconds{0});
+  EXPECT_EQ(rounds[0].duration, milliseconds{120});
+  EXPECT_EQ(rounds[0].sent, Bytes{1000});
+  EXPECT_EQ(rounds[1].index, 1);
+  EXPECT_EQ(rounds[1].started, milliseconds{120});
+  EXPECT_EQ(rounds[1].duration, milliseconds{80});
+  EXPECT_EQ(rounds[1].sent, Bytes{300});
+  EXPECT_EQ(rounds[1].remaining, Bytes{100});
+  EXPECT_DOUBLE_EQ(rounds[1].dirty_bytes_per_s, 60);
+  EXPECT_EQ(rounds[2].duration, milliseconds{30});
+  EXPECT_EQ(rounds[2].sent, Bytes{80});
+}
+
+TEST(RoundKeeper, RoundsTooShortToBeSeenKeepTheSumsRight) {
+  RoundKeeper keeper;
+  keeper.add(at(1, 40, 500, 500));
+  keeper.add(at(4, 80, 1500, 100));
+  keeper.close(Bytes{1600}, milliseconds{90});
+  ASSERT_EQ(keeper.rounds().size(), 2U);
+  EXPECT_EQ(keeper.rounds()[1].index, 3);
+  EXPECT_EQ((keeper.rounds()[0].sent + keeper.rounds()[1].sent), Bytes{1600});
+}
+
+TEST(RoundKeeper, LateSamplesAndSamplesAfterTheEndChangeNothing) {
+  RoundKeeper keeper;
+  keeper.add(at(2, 40, 500, 500));
+  keeper.add(at(1, 50, 400, 600));
+  ASSERT_EQ(keeper.rounds().size(), 1U);
+  EXPECT_EQ(keeper.rounds()[0].sent, Bytes{500});
+  keeper.close(Bytes{600}, milliseconds{60});
+  keeper.add(at(3, 70, 900, 0));
+  keeper.close(Bytes{900}, milliseconds{80});
+  ASSERT_EQ(keeper.rounds().size(), 1U);
+  EXPECT_EQ(keeper.rounds()[0].sent, Bytes{600});
+  EXPECT_EQ(keeper.rounds()[0].duration, milliseconds{60});
+}
+
+}  // namespace
+}  // namespace mare::libvirt
