@@ -56,7 +56,7 @@ static inline uint64_t example_number(const char* program, const char* option, c
 
 /// Waits for a request. MPI's own waiting spins: with several VMs on a core, the waiting ranks
 /// would take the time of those that work, and of the migration.
-static inline void example_wait(MPI_Request* request) {
+static inline void example_poll(MPI_Request* request) {
   int done = 0;
   for (int spin = 0; spin < 200 && !done; ++spin) MPI_Test(request, &done, MPI_STATUS_IGNORE);
   while (!done) {
@@ -65,16 +65,20 @@ static inline void example_wait(MPI_Request* request) {
   }
 }
 
+// MPI_Wait is for readers and checkers: the request is done by then, and it returns at once.
+
 static inline void example_receive(void* buffer, int count, MPI_Datatype type, int from, int tag) {
   MPI_Request request;
   MPI_Irecv(buffer, count, type, from, tag, MPI_COMM_WORLD, &request);
-  example_wait(&request);
+  example_poll(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static inline void example_send(const void* buffer, int count, MPI_Datatype type, int to, int tag) {
   MPI_Request request;
   MPI_Isend(buffer, count, type, to, tag, MPI_COMM_WORLD, &request);
-  example_wait(&request);
+  example_poll(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 #endif

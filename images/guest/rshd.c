@@ -280,6 +280,23 @@ static bool take_early_frames(struct session* session, int early) {
   return true;
 }
 
+// 0 when the conversation was held, to whatever end.
+static int hold(struct session* session, char** argv, int early) {
+  if (!session->from || !session->to || !take_early_frames(session, early) ||
+      !start(session, argv)) {
+    char message[256];
+    snprintf(message, sizeof message, "cannot start a command: %s", strerror(errno));
+    (void)send_error(session->socket, MARE_GUEST_ERR_FAILED, message);
+    return 1;
+  }
+  if (send_all(session->socket, "OK\n", 3, kLastSendMs)) {
+    converse(session);
+  } else {
+    hang_up(session);
+  }
+  return 0;
+}
+
 int session_main(int argc, char** argv) {
   struct session session = {.in = -1, .out = -1, .err = -1, .pidfd = -1};
   int early = -1;
@@ -292,19 +309,10 @@ int session_main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   session.from = malloc(kFrameBytes);
   session.to = malloc(kFrameBytes);
-  if (!session.from || !session.to || !take_early_frames(&session, early) ||
-      !start(&session, argv)) {
-    char message[256];
-    snprintf(message, sizeof message, "cannot start a command: %s", strerror(errno));
-    (void)send_error(session.socket, MARE_GUEST_ERR_FAILED, message);
-    return 1;
-  }
-  if (send_all(session.socket, "OK\n", 3, kLastSendMs)) {
-    converse(&session);
-  } else {
-    hang_up(&session);
-  }
-  return 0;
+  const int code = hold(&session, argv, early);
+  free(session.from);
+  free(session.to);
+  return code;
 }
 
 // The frames that the line reader has read too far; a descriptor to read them from, or -1.

@@ -189,10 +189,11 @@ static bool make_room(struct line_reader* reader) {
   }
   if (reader->end < reader->capacity) return true;
   if (reader->capacity >= MARE_GUEST_LINE_MAX) return false;
-  char* grown = realloc(reader->data, reader->capacity * 2);
+  const size_t capacity = reader->capacity > 0 ? reader->capacity * 2 : 1024;
+  char* grown = realloc(reader->data, capacity);
   if (!grown) return false;
   reader->data = grown;
-  reader->capacity *= 2;
+  reader->capacity = capacity;
   return true;
 }
 

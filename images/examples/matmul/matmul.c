@@ -198,7 +198,8 @@ static void receive_rows(const struct options* options, cell* c, int workers) {
 static void broadcast(const struct options* options, cell* b) {
   MPI_Request request;
   MPI_Ibcast(b, options->n * options->n, MPI_UINT64_T, 0, MPI_COMM_WORLD, &request);
-  example_wait(&request);
+  example_poll(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 // One product into c, with the slaves' help if there are any. Fills a and b.
