@@ -65,8 +65,7 @@ static inline void example_poll(MPI_Request* request) {
   }
 }
 
-// MPI_Wait is for readers and checkers: the request is done by then, and it returns at once.
-
+// MPI_Wait below is for readers and checkers: the request is done by then, and it returns at once.
 static inline void example_receive(void* buffer, int count, MPI_Datatype type, int from, int tag) {
   MPI_Request request;
   MPI_Irecv(buffer, count, type, from, tag, MPI_COMM_WORLD, &request);

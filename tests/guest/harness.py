@@ -157,7 +157,12 @@ class Guestd:
         assert self.process.stderr
         self.process.stderr.close()
         if self.owns_folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            # A runner may be writing an exit file at this moment: until nothing is left.
+            def removed() -> bool:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                return not self.folder.exists()
+
+            wait_until(removed, f"{self.folder} is removed")
 
 
 class GuestdTest(unittest.TestCase):
