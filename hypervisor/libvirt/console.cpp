@@ -30,7 +30,10 @@ bool is_fault(const std::string& line) {
   return std::any_of(kFaults.begin(), kFaults.end(), [&](const char* fault) {
     const auto at = line.find(fault);
     if (at == std::string::npos) return false;
-    return at == 0 || std::isalpha(static_cast<unsigned char>(line[at - 1])) == 0;  // not "DEBUG:"
+    if (at == 0) return true;
+    // Notes about CPU flaws have the word in mid-line; a real one follows the time stamp at once.
+    if (std::string_view(fault) == "WARNING:") return at >= 2 && line.substr(at - 2, 2) == "] ";
+    return std::isalpha(static_cast<unsigned char>(line[at - 1])) == 0;  // not "DEBUG:"
   });
 }
 

@@ -72,7 +72,7 @@ struct Settings {
   std::string nfs_jobs = "/jobs";
   std::string jobs_directory;  // where this process keeps jobs' outputs
   Milliseconds poll{100};      // of a running migration
-  Milliseconds job_poll{250};
+  Milliseconds job_poll{500};  // faster costs an emulated guest noticeable CPU time
   Milliseconds heartbeat{1000};
   int heartbeat_misses = 3;  // then the host is Down
   Seconds boot_timeout{180};
