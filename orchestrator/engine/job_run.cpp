@@ -86,6 +86,10 @@ class JobRun final : public Task {
     return query<std::vector<Vm>>(store(), [&](const store::Reader& r) -> Result<std::vector<Vm>> {
       auto pool = r.pool(job_.pool);
       if (!pool) return pool.error();
+      // A pool that is not complete may still be rolled back, and its VMs with it.
+      auto holder = r.unfinished("pool", job_.pool.value);
+      if (!holder) return holder.error();
+      if (*holder && (*holder)->kind == OperationKind::PoolCreate) return std::vector<Vm>{};
       auto vms = r.vms_of(job_.pool);
       if (!vms) return vms.error();
       auto jobs = r.unfinished_jobs_of(job_.pool);
