@@ -9,8 +9,9 @@
 namespace mare::libvirt {
 namespace {
 
-constexpr std::array kFaults{"BUG:",       "Oops",         "general protection",
-                             "Call Trace", "Kernel panic", "WARNING:"};
+// The last one is our own initramfs, which says why it could not boot.
+constexpr std::array kFaults{"BUG:",         "Oops",     "general protection", "Call Trace",
+                             "Kernel panic", "WARNING:", "mare: boot failed"};
 constexpr std::size_t kLongestLine = 4096;
 constexpr std::size_t kShownOfLine = 200;
 constexpr std::size_t kChunk = 65536;

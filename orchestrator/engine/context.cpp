@@ -55,6 +55,8 @@ void Context::adopt(const Operation& operation, bool recovered) {
   if (operation.finished() || tasks.contains(operation.id)) return;
   auto task = make_task(*this, operation);
   tasks.emplace(operation.id, task);
+  // The state that it was accepted in is a committed one as well.
+  if (!recovered && after_commit) after_commit(operation);
   task->enter(recovered);
 }
 
@@ -107,6 +109,7 @@ Result<Operation> insert_operation(store::Transaction& tx, const Clock& clock, O
   if (!number) return number.error();
   draft.id = OperationId{"op-" + std::to_string(*number)};
   draft.created = clock.wall_now();
+  draft.attempt = 1;
   draft.state = "Planned";
   if (draft.kind == OperationKind::JobRun) draft.state = "Queued";
   if (draft.request.empty()) draft.request = "{}";

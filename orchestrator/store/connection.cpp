@@ -25,7 +25,9 @@ Error Connection::failure(std::string_view what) const {
   switch (code & 0xff) {
     case SQLITE_FULL:
     case SQLITE_IOERR:
-      return make_error(Code::ResourceExhausted, text,
+      // Not ResourceExhausted: that is a pool that does not fit; this passes when there is room
+      // again.
+      return make_error(Code::Unavailable, text,
                         "make room on the file system that holds it; nothing was changed");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
