@@ -182,7 +182,7 @@ class Cluster:
 
     def console(self, vm: str) -> str:
         """Everything the VM's copies wrote on their consoles, on all hosts."""
-        logs = sorted((self.state / "hosts").glob(f"*/agent/console/{vm}.log"))
+        logs = sorted((self.state / "hosts").glob(f"*/agent/console/{vm}.log*"))
         return "\n".join(log.read_text(errors="replace") for log in logs)
 
     def assert_clean(self, vm: str) -> None:
@@ -271,6 +271,11 @@ class Cluster:
             body["hosts"] = hosts
         self.finish(self.submit("POST", "pools", body))
         return names
+
+    def without_pools(self) -> None:
+        """As after `up`: the room of every host is free."""
+        for pool in self.items("pools"):
+            self.delete_pool(pool["id"])
 
     def has_pool(self, name: str) -> bool:
         return self.api("GET", f"pools/{name}").status == 200

@@ -113,7 +113,7 @@ class MigTest:
         wanted = (self.shape.ranks, self.shape.iterations, self.expected_checksum(), "yes")
         if verdict != wanted:
             raise AssertionError(f"{self.id} ended with {verdict}, not {wanted}")
-        whole = list(range(self.shape.iterations))
+        whole = list(range(1, self.shape.iterations + 1))
         if [int(found[0]) for found in LINE.findall(output)] != whole:
             raise AssertionError(f"{self.id}: iterations are lost or doubled in the output")
         for rank in range(self.shape.ranks):
