@@ -1,5 +1,5 @@
 // mare-agent: a driver behind a gRPC service with mutual TLS.
-#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,7 +19,10 @@
 namespace mare::agent {
 namespace {
 
-/// After SIGTERM, in seconds.
+/// After SIGTERM: for calls under way. Idle connections use it up too, and mared should not count
+/// more than one missed heartbeat for a restart.
+constexpr Milliseconds kGrace{500};
+/// Then for those that were broken off to leave the hypervisor, in seconds.
 constexpr unsigned kLastCallsEndWithin = 5;
 
 int fail(const Error& error) {
@@ -121,7 +124,7 @@ void await_end(Server& server, Log& log) {
   log.info("agent", "ending; VMs and migrations go on");
   signal(SIGALRM, end_at_once);
   alarm(kLastCallsEndWithin);
-  server.shutdown(Milliseconds{2'000});
+  server.shutdown(kGrace);
 }
 
 int serve(const Options& options) {

@@ -13,6 +13,10 @@ namespace pb = ::mare::agent::v1;
 using agent::from_wire;
 using agent::to_wire;
 
+/// What a call to an agent that was just not there waits for it to be back. Refused connections are
+/// tried again after 100 to 500 ms, with or without a call.
+constexpr Milliseconds kRetryWait{300};
+
 enum class Kind : std::uint8_t { Read, Change, Save };
 
 /// Whether a call of that status may have been at the agent. These are gRPC's own words for a call
@@ -138,16 +142,30 @@ class RemoteDriver final : public Driver {
   }
 
   /// Waits while a connection is being made, so that a deadline that passes afterwards means that
-  /// the request had left, and one that passes here means that it had not. A connection that was
-  /// refused is not waited for: the call itself then says why, at once.
+  /// the request had left, and one that passes here means that it had not.
+  ///
+  /// gRPC reads its sockets only while some thread waits in it. So this also looks whether a
+  /// connection that counts as ready has ended since the last call, and lends its time to an
+  /// attempt under way: of one that follows a failed one the channel shows nothing until it has
+  /// succeeded, and calls that fail at once would leave it unread.
   Status await_connection() {
-    const gpr_timespec deadline = from_now(options_.connect_deadline);
+    const gpr_timespec connected_by = from_now(options_.connect_deadline);
+    const gpr_timespec retried_by = from_now(kRetryWait);
     while (true) {
       const grpc_connectivity_state state = channel_->GetState(true);
-      if (state != GRPC_CHANNEL_IDLE && state != GRPC_CHANNEL_CONNECTING) return ok_status();
-      if (!channel_->WaitForStateChange(state, deadline)) {
-        return unreachable("no connection within " +
-                           std::to_string(options_.connect_deadline.count()) + " ms");
+      switch (state) {
+        case GRPC_CHANNEL_READY:
+          if (!channel_->WaitForStateChange(state, from_now(Milliseconds{0}))) return ok_status();
+          break;
+        case GRPC_CHANNEL_TRANSIENT_FAILURE:
+          // The call itself then says why it can't be.
+          if (!channel_->WaitForStateChange(state, retried_by)) return ok_status();
+          break;
+        default:
+          if (!channel_->WaitForStateChange(state, connected_by)) {
+            return unreachable("no connection within " +
+                               std::to_string(options_.connect_deadline.count()) + " ms");
+          }
       }
     }
   }
