@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 def run_up(args: argparse.Namespace) -> int:
     plan = plans.make_plan(name=args.name, hosts=args.hosts, subnet=args.subnet, rate=args.rate,
                            memory_mib=args.memory_mib, state=args.state,
-                           images=args.images.absolute(),
+                           images=args.images.resolve(),
                            rest_port=args.rest_port)
     bin_directory = str((args.bin or default_bin()).absolute())
     result = lab.up(plan, bin_directory, not args.no_agents, not args.no_mared, Progress())
@@ -267,7 +267,7 @@ ACTIONS = {"up": run_up, "down": run_down, "status": run_status, "exec": run_exe
 
 def main(argv: list[str]) -> int:
     args = parser().parse_args(argv)
-    args.state = args.state.absolute()
+    args.state = args.state.resolve()  # As the kernel names it in its table of mounts.
     try:
         return ACTIONS[args.command](args)
     except LabError as error:

@@ -204,7 +204,7 @@ def down(directory: Path, purge: bool, progress: Progress) -> dict[str, Any]:
 
 def _sweep(state: LabState | None, plan: Plan | None, progress: Progress,
            directory: Path | None = None) -> int:
-    """Processes, then names, interfaces and mounts."""
+    """Processes, then names and interfaces."""
     where = directory or (plan.directory if plan is not None else Path())
     mine = state is not None and state.same_boot
     holders, others = _processes(state if mine else None, where)
@@ -219,7 +219,6 @@ def _sweep(state: LabState | None, plan: Plan | None, progress: Progress,
         network.remove_control(plan)
         for key in ("sw", "nfs", *plan.host_names()):
             network.unname_namespace(plan.netns_name(key))
-    _undo_mounts(where)
     return len(holders) + len(others)
 
 
@@ -249,24 +248,28 @@ def _living_networks(state: LabState | None, holders: set[Process],
     return [inode for inode in inodes if inode is not None and inode != own]
 
 
-def _undo_mounts(directory: Path) -> None:
-    """Mounts under the state directory: in a chroot the hosts' roots are bound there."""
+def _check_mounts(directory: Path) -> None:
+    """The lab mounts nothing outside of its namespaces; what somebody else mounted here must not be
+    deleted with the directory."""
+    left = _mounts_under(directory)
+    if left:
+        raise LabError(f"{left[0]} is mounted inside the lab's directory, and not by the lab: unmount "
+                       f"it (`umount {left[0]}`), then run `mare-lab down` again")
+
+
+def _mounts_under(directory: Path) -> list[str]:
     with open("/proc/self/mountinfo", encoding="utf-8") as table:
         points = [row.split()[4] for row in table]
-    for point in reversed([p for p in points if p.startswith(f"{directory}/")]):
-        try:
-            namespaces.unmount(point)
-        except OSError:
-            pass  # Went away with its parent.
+    return [point for point in points if point.startswith(f"{directory}/")]
 
 
 def _put_away(directory: Path, purge: bool, progress: Progress) -> None:
-    """A new lab starts with an empty mared, and job numbers start again: the last lab's database
-    and job directories are set aside (one generation), so that nothing of theirs is taken for the
-    new ones'."""
-    for name in ("hosts", "nfs"):
-        shutil.rmtree(directory / name, ignore_errors=True)
-    for name in ("mared", "jobs"):
+    """A new lab starts with an empty mared, and job numbers start again: the last lab's database,
+    job directories and consoles are set aside (one generation), so that nothing of theirs is taken
+    for the new ones'."""
+    _check_mounts(directory)
+    shutil.rmtree(directory / "nfs", ignore_errors=True)
+    for name in ("mared", "jobs", "hosts"):
         previous = directory / f"{name}.previous"
         if purge:
             shutil.rmtree(directory / name, ignore_errors=True)

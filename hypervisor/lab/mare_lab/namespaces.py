@@ -8,7 +8,6 @@ alone leads to the root of the mount namespace, which in a chroot is outside of 
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import socket
@@ -54,23 +53,22 @@ def bind(source: Path, target: str) -> None:
     mount(str(source), target, None, MS_BIND)
 
 
-def detach_mounts(rootfs: Path) -> None:
-    """In a new mount namespace: nothing we mount from here on is seen outside.
+def detach_mounts() -> None:
+    """In a new mount namespace: nothing that is mounted from here on is seen outside, or undone there.
 
-    In a chroot "/" is not a mount, so its propagation cannot be changed; there the whole tree is
-    bound to `rootfs`, which is one, and becomes the root.
+    In a chroot "/" is not a mount, so its propagation cannot be changed from inside. Entering the
+    namespace that we are in already leads to its true root; from there it can, and then back. (Tried
+    before: a recursive bind of "/" on a directory. Where the mounts are shared, undoing that bind
+    also unmounts the machine's own /proc.)
     """
-    try:
-        mount("none", "/", None, MS_REC | MS_PRIVATE)
-        return
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    rootfs.mkdir(parents=True, exist_ok=True)
-    mount("/", str(rootfs), None, MS_BIND | MS_REC)
-    mount("none", str(rootfs), None, MS_REC | MS_PRIVATE)
-    os.chroot(rootfs)
-    os.chdir("/")
+    inside = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    own = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    _checked(_libc.setns(own, CLONE_NEWNS), "entering the own mount namespace")
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    os.fchdir(inside)
+    os.chroot(".")
+    os.close(inside)
+    os.close(own)
 
 
 def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"),

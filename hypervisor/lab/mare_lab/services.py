@@ -153,7 +153,7 @@ def _prepare_nfs(plan: Plan, _: str) -> None:
 def _enter_host(plan: Plan, host: str) -> None:
     """In the holder: what this host sees that differs from the machine."""
     directory = plan.host_directory(host)
-    namespaces.detach_mounts(directory / "rootfs")
+    namespaces.detach_mounts()
     for name, target in PRIVATE.items():
         namespaces.bind(directory / name, target)
     namespaces.bind(directory / "hosts", "/etc/hosts")
@@ -165,7 +165,7 @@ def _enter_host(plan: Plan, host: str) -> None:
 
 def _enter_nfs(plan: Plan) -> None:
     directory = plan.directory / "nfs"
-    namespaces.detach_mounts(directory / "rootfs")
+    namespaces.detach_mounts()
     namespaces.bind(directory / "run", "/run")
     namespaces.bind(directory / "var-lib-nfs", "/var/lib/nfs")
     socket.sethostname("nfs")

@@ -86,16 +86,26 @@ def explain(what: str, lines: Sequence[str], status: int) -> str:
     return f"{what}: failed with status {status}:\n  " + "\n  ".join(reasons)
 
 
+def mounts_under(path: Path) -> list[str]:
+    prefix = str(path.resolve())
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        points = [row.split()[4].replace("\\040", " ") for row in table]
+    return sorted(p for p in points if p == prefix or p.startswith(prefix + "/"))
+
+
 def remove_tree(path: Path) -> None:
     """Delete a directory; a mount that a killed run left inside is undone first."""
     if not os.path.lexists(path):
         return
-    prefix = str(path.resolve())
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        points = [row.split()[4].replace("\\040", " ") for row in table]
-    for point in sorted((p for p in points if p == prefix or p.startswith(prefix + "/")),
-                        reverse=True):
-        subprocess.run(["umount", "-l", point], check=False, stdin=subprocess.DEVNULL)
+    for point in reversed(mounts_under(path)):
+        # Private first: where mounts are shared, unmounting a bind of /sys would unmount what is
+        # mounted in the machine's own /sys as well.
+        for argv in (["mount", "--make-rprivate", point], ["umount", "-l", point]):
+            subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    left = mounts_under(path)
+    if left:
+        # Deleting would go on into it, and that may be the machine's own /dev.
+        raise ImageError(f"{left[0]} is still mounted, so {path} is not deleted: unmount it first")
     if path.is_dir() and not path.is_symlink():
         for attempt in range(3):
             shutil.rmtree(path, ignore_errors=attempt < 2)
