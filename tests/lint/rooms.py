@@ -33,13 +33,15 @@ ROOMS = (
     Room("hypervisor/libvirt", "driver.h, own C library", ("hypervisor",), foreign=("libvirt",),
          targets=("mare_libvirt",)),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
-    # remote speaks the agent's wire format, which is generated from agent.proto.
+    # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same
+    # kind of certificates.
     Room("hypervisor/remote", "driver.h, own C library", ("hypervisor",),
-         files=("hypervisor/agent/convert.h",), foreign=("grpc",),
+         files=("hypervisor/agent/convert.h", "hypervisor/agent/tls_files.h"),
+         foreign=("grpc", "openssl"),
          targets=("mare_remote", "mare_agent_proto", "mare_agent_wire")),
     Room("hypervisor/agent", "driver.h, backends, netarp",
          ("hypervisor", "hypervisor/libvirt", "hypervisor/sim", "netarp"),
-         foreign=("grpc", "cli11"), targets=("mare_agent_service", "mare-agent")),
+         foreign=("grpc", "cli11", "openssl"), targets=("mare_agent_service", "mare-agent")),
     Room("hypervisor/lab", ""),
     Room("netarp", "core", ("orchestrator/core",), foreign=("cli11", "json"),
          targets=("mare_netarp", "mare-announce")),
@@ -52,7 +54,7 @@ ROOMS = (
          files=("images/guest/protocol.h",), targets=("mare_guestlink",)),
     Room("rest/wire", "model", ("orchestrator/model",), foreign=("json",), targets=("mare_wire",)),
     Room("rest/server", "engine, wire", ("orchestrator/engine", "rest/wire"),
-         foreign=("json", "cpprest"), targets=("mare_rest_server",)),
+         foreign=("json", "cpprest", "openssl"), targets=("mare_rest_server",)),
     Room("rest/client", "wire", ("rest/wire",), foreign=("json", "curl"),
          targets=("mare_rest_client",)),
     Room("orchestrator/daemon", "all", (EVERYTHING,), foreign=("cli11", "json"),
@@ -78,6 +80,7 @@ FOREIGN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "cpprest": (("cpprest/", "pplx/", "boost/"), ("cpprestsdk::cpprest",)),
     "curl": (("curl/",), ("CURL::libcurl",)),
     "cli11": (("CLI/",), ("CLI11::CLI11",)),
+    "openssl": (("openssl/",), ("OpenSSL::Crypto", "OpenSSL::SSL")),
     "mpi": (("mpi.h",), ("MPI::MPI_C",)),
     "tests": (("gtest/", "gmock/", "rapidcheck", "tins/"), ("GTest::gtest",)),
 }
