@@ -15,6 +15,7 @@ constexpr auto kKeepEnded = std::chrono::minutes{10};
 constexpr std::size_t kMostAtOnce = 64;
 constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kUsualPage = 4096;
+constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -44,9 +45,11 @@ class Params {
 
 /// The whole migration, as one libvirt call.
 Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& route) {
-  const unsigned long long downtime_ms =
-      ticket.downtime_limit ? static_cast<unsigned long long>(ticket.downtime_limit->count()) : 0;
-  if (downtime_ms > 0 && virDomainMigrateSetMaxDowntime(domain, downtime_ms, 0) != 0) {
+  // Always set: a migration that was cancelled may have left its own.
+  const auto downtime = ticket.downtime_limit.value_or(kUsualDowntime);
+  const auto downtime_ms = std::max<Milliseconds::rep>(1, downtime.count());
+  if (virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(downtime_ms), 0) !=
+      0) {
     return last_error("the downtime limit can't be set");
   }
   const std::string xml =
