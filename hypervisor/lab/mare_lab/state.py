@@ -89,6 +89,7 @@ class Lock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._file.close()
             if error.errno != errno.EWOULDBLOCK:
                 raise
             raise LabError(f"another mare-lab is changing this lab ({self._path} is locked): wait "
