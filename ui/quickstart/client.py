@@ -81,7 +81,7 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            with self._mare.open(f"/api/v1/jobs/{self._job}/output?offset=0&follow=true", timeout=120) as stream:
+            with self._mare.open(f"/api/v1/jobs/{self._job}/output?offset=0&follow=true", timeout=300) as stream:
                 for raw in stream:
                     line = Line(time.time(), raw.decode("utf-8", "replace").rstrip("\n"))
                     with self._changed:
@@ -95,11 +95,12 @@ class Follower:
 
     def wait_for_lines(self, prefix: str, count: int, timeout: float) -> bool:
         """Until so many lines begin with `prefix`; False when the output ends, or the time is over, before."""
-        def enough() -> bool:
-            return sum(line.text.startswith(prefix) for line in self.lines) >= count
         with self._changed:
-            self._changed.wait_for(lambda: enough() or self._ended, timeout)
-            return enough()
+            self._changed.wait_for(lambda: self.count(prefix) >= count or self._ended, timeout)
+            return self.count(prefix) >= count
+
+    def count(self, prefix: str) -> int:
+        return sum(line.text.startswith(prefix) for line in self.lines)
 
     def wait_for_end(self, timeout: float) -> bool:
         self._thread.join(timeout)
