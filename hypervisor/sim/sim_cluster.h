@@ -43,14 +43,14 @@ struct VmModel {
 
 struct MigrationModel {
   Milliseconds downtime_limit{300};  // when the ticket says nothing; QEMU's default
-  int max_rounds = 30;               // then it switches whatever is left (Xen's rule)
+  int max_rounds = 30;               // then it switches whatever is left
   Milliseconds switch_overhead{5};   // device state and hand-shake, within the downtime
   Milliseconds handover{3};          // the destination runs, the source's copy is not gone yet
   /// A cancel that comes while it switches: chance that it still wins.
   double cancel_wins_in_switch = 0;
 };
 
-/// What a migration that breaks during its switch can leave behind, as seen with libvirt and QEMU.
+/// What a migration that breaks during its switch can leave behind, by libvirt's protocol.
 /// There is none with two running copies: the hypervisor's own protocol prevents that one.
 enum class BrokenSwitch : std::uint8_t {
   SourceResumed,    // source runs again, destination's copy gone
