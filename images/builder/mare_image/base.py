@@ -78,7 +78,10 @@ def _bootstrap(tar: Path, packages: Sequence[str], suite: str, sources: Sequence
     scratch = tar.parent / f"scratch.{os.getpid()}.partial"
     remove_tree(scratch)
     scratch.mkdir()
-    argv = [mmdebstrap, "--variant=minbase", "--mode=root", "--format=tar",
+    # In a process namespace of its own, so that all of it dies with the builder: mmdebstrap works
+    # through children which would otherwise go on writing into what the next build clears away.
+    argv = [need_program("unshare", "util-linux"), "--pid", "--fork", "--kill-child",
+            mmdebstrap, "--variant=minbase", "--mode=root", "--format=tar",
             f"--include={','.join(packages)}"]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED]
     argv += [f"--dpkgopt=path-include={pattern}" for pattern in INCLUDED]

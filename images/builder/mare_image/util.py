@@ -56,10 +56,14 @@ def run(argv: Sequence[str], what: str, *, env: dict[str, str] | None = None,
                           preexec_fn=die_with_parent) as process:
         assert process.stdout is not None
         lines: list[str] = []
-        for text in process.stdout:
-            lines.append(text.rstrip("\n"))
-            if line is not None:
-                line(lines[-1])
+        try:
+            for text in process.stdout:
+                lines.append(text.rstrip("\n"))
+                if line is not None:
+                    line(lines[-1])
+        except BaseException:
+            process.kill()
+            raise
     if process.returncode != 0:
         raise ImageError(explain(what, lines, process.returncode))
     return "\n".join(lines)
