@@ -33,14 +33,16 @@ Response refuse(const Call& call, const Error& error) {
 
 Response refuse(const Call& call, const wire::Faults& faults) {
   Error error = make_error(Code::InvalidArgument,
-                           faults.size() == 1
-                               ? "the request has a fault"
-                               : "the request has " + std::to_string(faults.size()) + " faults");
-  // One fault is told in `detail` as well, for readers that look no further.
-  error.remedy = faults.size() == 1
-                     ? (faults.front().pointer.empty() ? "" : faults.front().pointer + " ") +
-                           faults.front().detail
-                     : "see 'errors'";
+                           "the request has " + std::to_string(faults.size()) + " faults",
+                           "correct what 'errors' lists");
+  if (faults.size() == 1) {
+    // Told in `detail` as well, for readers that look no further. A fault is "what; what to do".
+    const wire::Fault& fault = faults.front();
+    const auto end = fault.detail.find("; ");
+    error.message =
+        (fault.pointer.empty() ? "" : fault.pointer + " ") + fault.detail.substr(0, end);
+    error.remedy = end == std::string::npos ? "correct it" : fault.detail.substr(end + 2);
+  }
   return problem(400, call.request.path, error, faults);
 }
 

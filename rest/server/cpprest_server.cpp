@@ -7,7 +7,6 @@
 #include <pplx/threadpool.h>
 
 #include <atomic>
-#include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <condition_variable>
 #include <mutex>
@@ -23,7 +22,6 @@ namespace http = web::http;
 using Listener = http::experimental::listener::http_listener;
 using ByteBuffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
 
-constexpr auto kBodyPatience = std::chrono::seconds{10};
 constexpr auto kStopPatience = std::chrono::seconds{2};
 constexpr int kPortAttempts = 20;
 
@@ -176,7 +174,6 @@ class CpprestExchange final : public Exchange {
 
   const Request& request() const override { return request_; }
   Request& editable() { return request_; }
-  bool answered() const { return answered_.load(); }
 
   void reply(Response response) override {
     if (answered_.exchange(true)) return;
@@ -203,14 +200,20 @@ class CpprestExchange final : public Exchange {
     return out;
   }
 
-  /// Answers although the body has not come, and lets the connection go. The library would wait for
-  /// the whole body first; this tells it that reading has failed.
-  void cut_off(Response response) {
-    if (answered_.load()) return;
-    response.headers.emplace_back("Connection", "close");
+  /// Answers without taking the body. The library replies only when it has read the whole body; a
+  /// buffer that takes no more makes it give up at the next bytes, on the thread that reads.
+  /// (Telling it at once that the body is complete lets it close a socket that another thread reads
+  /// from: it crashes.) So a client that goes silent gets no answer, as with every half-open
+  /// connection here.
+  void reply_without_body(Response response) {
     reply(std::move(response));
-    message_._get_impl()->_complete(
-        0, std::make_exception_ptr(http::http_exception("the request's body was not wanted")));
+    try {
+      const auto unwanted =
+          std::make_exception_ptr(http::http_exception("the request's body is not wanted"));
+      message_._get_impl()->outstream().streambuf().close(std::ios_base::out, unwanted).get();
+    } catch (const std::exception&) {
+      // The connection has ended meanwhile.
+    }
   }
 
  private:
@@ -332,31 +335,15 @@ struct Shared {
 
 void receive_body(const std::shared_ptr<Shared>& shared, const http::http_request& message,
                   const std::shared_ptr<CpprestExchange>& exchange) {
-  auto timer = std::make_shared<boost::asio::steady_timer>(
-      crossplat::threadpool::shared_instance().service());
-  timer->expires_after(kBodyPatience);
-  timer->async_wait([shared, exchange](const boost::system::error_code& error) {
-    if (error) return;  // The body came.
-    shared->enter(exchange, [&] {
-      exchange->cut_off(shared->refusal(
-          408, exchange->request().path,
-          make_error(Code::InvalidArgument, "the request's body did not come within 10 s",
-                     "send as many bytes as Content-Length says")));
-    });
+  message.extract_vector().then([shared, exchange](pplx::task<std::vector<unsigned char>> t) {
+    try {
+      const auto bytes = t.get();
+      exchange->editable().body.assign(bytes.begin(), bytes.end());
+    } catch (const std::exception&) {
+      return;  // The connection broke; the reply of the exchange's end goes nowhere.
+    }
+    shared->enter(exchange, [&] { shared->handler(exchange); });
   });
-  message.extract_vector().then(
-      [shared, exchange, timer](pplx::task<std::vector<unsigned char>> t) {
-        try {
-          const auto bytes = t.get();
-          timer->cancel();
-          if (exchange->answered()) return;
-          exchange->editable().body.assign(bytes.begin(), bytes.end());
-        } catch (const std::exception&) {
-          timer->cancel();
-          return;  // The connection broke, or cut_off() has answered.
-        }
-        shared->enter(exchange, [&] { shared->handler(exchange); });
-      });
 }
 
 void receive(const std::shared_ptr<Shared>& shared, const http::http_request& message) {
@@ -366,10 +353,10 @@ void receive(const std::shared_ptr<Shared>& shared, const http::http_request& me
   if (wrong.status != 0) {
     shared->enter(exchange, [&] {
       auto refused = shared->refusal(wrong.status, request.path, wrong.error);
+      refused.headers.emplace_back("Connection", "close");
       if (wrong.hopeless) {
-        exchange->cut_off(std::move(refused));
+        exchange->reply_without_body(std::move(refused));
       } else {
-        refused.headers.emplace_back("Connection", "close");
         exchange->reply(std::move(refused));
       }
     });

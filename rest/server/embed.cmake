@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25)
 # Turns INPUT into a C++ file that holds its text. A string literal may be 65536 characters long at least
 # (C++ standard, annex B), so the text is given in pieces.
 file(READ "${INPUT}" text)

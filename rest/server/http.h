@@ -72,7 +72,7 @@ struct HttpLimits {
   std::size_t body_bytes = 1024 * 1024;
   std::size_t header_bytes = 32 * 1024;
   std::size_t target_bytes = 8 * 1024;
-  /// A body longer than this is not even read to its end: the connection is closed under it.
+  /// A body longer than this is not even read to its end.
   std::size_t hopeless_body_bytes = 8 * 1024 * 1024;
   int threads = 8;
 };

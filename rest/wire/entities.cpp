@@ -38,6 +38,12 @@ Json embedded(const std::string& text) {
   return value.is_discarded() ? Json(text) : value;
 }
 
+/// The same, and always an object.
+Json embedded_object(const std::string& text) {
+  Json value = embedded(text);
+  return value.is_object() ? value : Json{{"value", std::move(value)}};
+}
+
 Json rounds(const std::vector<Round>& list) {
   Json out = Json::array();
   for (const auto& round : list) {
@@ -132,7 +138,7 @@ Json to_json(const Operation& operation) {
               {"cancel_requested", operation.cancel_requested},
               {"attempt", operation.attempt},
               {"progress", operation.progress},
-              {"request", embedded(operation.request)},
+              {"request", embedded_object(operation.request)},
               {"created", time_json(operation.created)},
               {"started", time_json(operation.started)},
               {"ended", time_json(operation.ended)},

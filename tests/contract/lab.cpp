@@ -14,9 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// no_timer_check: on a busy machine an emulated guest gets its first timer interrupts too late, takes
+// its IO-APIC for broken and panics.
 constexpr const char* kKernelLine =
     "console=ttyS0 loglevel=5 tsc=reliable clocksource=tsc random.trust_cpu=on panic=-1 "
-    "mitigations=off rdinit=/init --";
+    "no_timer_check mitigations=off rdinit=/init --";
 
 std::string read_file(const fs::path& path) {
   const std::ifstream in(path, std::ios::binary);

@@ -34,10 +34,6 @@ class Case:
 
     def failpoints(self) -> str:
         action = "kill" if self.victim == "mared" else f"hold:{HOLD_MS}"
-        if self.state == "Planned":
-            # A migration is planned by the thread that takes the request and is in that state until the engine's
-            # thread takes it up: another VM's migration holds that thread meanwhile.
-            return f"vm.migrate:Reserved=hold:{2 * HOLD_MS}"
         return f"vm.migrate:{self.state}={action}"
 
 
@@ -91,10 +87,6 @@ class CrashTest(unittest.TestCase):
             body["downtime_limit_ms"] = 3000
         if case.state == "Aborting":
             body["bandwidth_limit_bytes_per_s"] = 2 << 20
-        if case.state == "Planned":
-            other = next(name for name in self.vms if name not in self.job.vms())
-            self.other = self.cluster.submit("POST", f"vms/{other}/migrations", {})
-            wait_until(self.cluster.failpoint("vm.migrate", "Reserved").exists, "the engine's thread is held")
         operation = self.cluster.submit("POST", f"vms/{vm}/migrations", body)
         if case.state == "Aborting":
             wait_until(lambda: self.cluster.get(f"migrations/{operation['id']}")["transferred_bytes"] > 0,
@@ -105,10 +97,7 @@ class CrashTest(unittest.TestCase):
     def strike(self, case: Case, mared: "subprocess.Popen[bytes]", source: str, destination: str,
                operation: Json) -> None:
         """Kills the victim while the operation is durably in the state, and brings it back."""
-        if case.state != "Planned":
-            wait_until(self.cluster.failpoint("vm.migrate", case.state).exists, f"the migration came to {case.state}")
-        elif case.victim == "mared":
-            kill(mared)
+        wait_until(self.cluster.failpoint("vm.migrate", case.state).exists, f"the migration came to {case.state}")
         if case.victim == "mared":
             mared.wait(timeout=60)
             self.assertEqual(self.state_of(operation["id"]), case.state)
@@ -141,9 +130,6 @@ class CrashTest(unittest.TestCase):
         if case.victim == "mared":
             taken_up = [event["from"] for event in history if event["event"] == "Recover"]
             self.assertEqual(taken_up, [case.state], "a second process took it up where the first one died")
-        if case.state == "Planned":
-            self.cluster.ended(self.other["id"])
-            self.cluster.assert_runs_once(self.other["target"])
         self.job.assert_advances()
         self.cluster.assert_clean(vm)
 

@@ -40,6 +40,13 @@ void Process::signal(int number) const {
   if (pid_ > 0 && !exit_) ::kill(pid_, number);
 }
 
+void Process::stop() const {
+  signal(SIGSTOP);
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+  EXPECT_TRUE(WIFSTOPPED(status));
+}
+
 std::optional<std::string> Process::next_line(int limit_ms) {
   while (true) {
     const auto end = pending_.find('\n');

@@ -17,6 +17,8 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
+  /// Stops it; returns when it stands still, which on a busy machine is well after the signal.
+  void stop() const;
   /// Reads its output (stdout and stderr) up to a line that contains `text` and returns that line;
   /// "" if its output ends or `limit_ms` passes before.
   std::string wait_for_line(const std::string& text, int limit_ms = 20'000);

@@ -51,7 +51,7 @@ class Processes(unittest.TestCase):
         self.assertEqual(stubborn.wait(), -signal.SIGKILL)
 
     def test_a_zombie_counts_as_gone(self) -> None:
-        child, process = self.child("true")
+        child, process = self.child("sleep", "0.3")
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         self.assertFalse(process.alive())
 

@@ -156,6 +156,16 @@ TEST(Entities, Operation) {
   there_and_back(op, operation_from);
 }
 
+TEST(Entities, ARequestIsAlwaysAnObject) {
+  Operation op;
+  op.id = OperationId{"op-1"};
+  for (const char* text : {"", "{}", "force", "7", "[1]"}) {
+    op.request = text;
+    EXPECT_TRUE(to_json(op)["request"].is_object()) << text;
+  }
+  EXPECT_EQ(to_json(op)["request"]["value"], Json::array({1}));
+}
+
 TEST(Entities, EventsAndHistory) {
   there_and_back(Event{7, kThen, "vm", "demo-0", "vm.state", R"({"state":"running"})"}, event_from);
   EXPECT_EQ(to_json(Event{7, kThen, "vm", "x", "y", "not json"})["data"], "not json");

@@ -1,0 +1,237 @@
+// A cluster's life over REST, every reply checked against the description.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/rest/rest_world.h"
+#include "tests/rest/schema.h"
+
+namespace mare::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using wire::Json;
+
+class Life : public testing::Test {
+ protected:
+  /// The reply, after it was found to be as described.
+  Got described(const std::string& operation_id, const Got& got) {
+    EXPECT_THAT(schemas.check_reply(operation_id, got.status, got.header("content-type"), got.body),
+                IsEmpty());
+    return got;
+  }
+  Json get(const std::string& operation_id, const std::string& path) {
+    return described(operation_id, world.get(path)).json();
+  }
+  Json run(const std::string& operation_id, const Got& accepted,
+           const std::string& outcome = "succeeded") {
+    return world.finish(described(operation_id, accepted), outcome);
+  }
+  static std::string migrate_to(const std::string& host) {
+    return host == "h1" ? R"({"destination":"h2"})" : R"({"destination":"h1"})";
+  }
+
+  RestWorld world;
+  Schemas schemas{world.get("/api/v1/openapi.json").json()};
+};
+
+TEST_F(Life, FromHostsToAMigratedJobAndBackToNothing) {
+  run("addHost",
+      world.post("/api/v1/hosts", R"({"id":"h1","address":"sim:///h1?memory_mib=2048"})"));
+  run("addHost",
+      world.post("/api/v1/hosts", R"({"id":"h2","address":"sim:///h2?memory_mib=2048"})"));
+  EXPECT_EQ(get("listHosts", "/api/v1/hosts")["items"].size(), 2U);
+
+  run("createPool", world.post("/api/v1/pools", R"({"id":"demo","size":2,"memory_mib":256})"));
+  const Json pool = get("getPool", "/api/v1/pools/demo");
+  EXPECT_EQ(pool["size"], 2);
+  EXPECT_FALSE(pool.contains("token"));
+  const Json vms = get("listVms", "/api/v1/vms?pool=demo");
+  ASSERT_EQ(vms["items"].size(), 2U);
+  EXPECT_EQ(vms["items"][0]["state"], "running");
+  const std::string host = vms["items"][0]["host"];
+  EXPECT_EQ(get("getHost", "/api/v1/hosts/" + host)["memory_allocated_mib"].get<double>(),
+            256 * get("getHost", "/api/v1/hosts/" + host)["vms"].get<double>() +
+                64 * get("getHost", "/api/v1/hosts/" + host)["vms"].get<double>());
+
+  const Got submitted =
+      described("submitJob",
+                world.post("/api/v1/jobs",
+                           R"({"pool":"demo","command":["/opt/ring","--sim-work=2"],"ranks":2})"));
+  ASSERT_EQ(submitted.status, 202) << submitted.body;
+  const std::string job = "/api/v1/jobs/" + submitted.json()["target"].get<std::string>();
+
+  const Json moved =
+      run("migrateVm", world.post("/api/v1/vms/demo-0/migrations", migrate_to(host)));
+  const Json migration =
+      get("getMigration", "/api/v1/migrations/" + moved["id"].get<std::string>());
+  EXPECT_EQ(migration["outcome"], "succeeded");
+  EXPECT_EQ(migration["source"], host);
+  EXPECT_GE(migration["rounds"].size(), 1U);
+  EXPECT_GT(migration["total_time_ms"].get<double>(), 0);
+  EXPECT_NE(get("getVm", "/api/v1/vms/demo-0")["host"], host);
+  EXPECT_EQ(get("listMigrations", "/api/v1/migrations?vm=demo-0")["items"].size(), 1U);
+  EXPECT_EQ(get("listMigrations", "/api/v1/migrations?vm=demo-1")["items"].size(), 0U);
+
+  world.finish(submitted);
+  const Json ended = get("getJob", job);
+  EXPECT_EQ(ended["state"], "succeeded");
+  EXPECT_EQ(ended["exit_code"], 0);
+  const Got output = described("getJobOutput", world.get(job + "/output"));
+  EXPECT_EQ(output.header("mare-complete"), "true");
+  EXPECT_EQ(output.body, sim::complete_output(JobId{ended["id"].get<std::string>()}, 2));
+  EXPECT_EQ(output.header("mare-next-offset"), std::to_string(output.body.size()));
+  const Got tail = world.get(job + "/output?offset=" + std::to_string(output.body.size() - 5));
+  EXPECT_EQ(tail.body, output.body.substr(output.body.size() - 5));
+  EXPECT_EQ(described("getJobOutput", world.get(job + "/output?offset=100000000")).body, "");
+
+  const Got late = described("cancelJob", world.post(job + ":cancel", "{}"));
+  EXPECT_EQ(late.status, 409);
+  EXPECT_THAT(late.body, HasSubstr("has ended"));
+
+  const std::string other = get("getVm", "/api/v1/vms/demo-0")["host"];
+  run("drainHost", world.post("/api/v1/hosts/" + other + ":drain", ""));
+  EXPECT_EQ(get("getHost", "/api/v1/hosts/" + other)["admin"], "drained");
+  EXPECT_EQ(get("getHost", "/api/v1/hosts/" + other)["vms"], 0);
+  const Got active =
+      described("activateHost", world.post("/api/v1/hosts/" + other + ":activate", ""));
+  EXPECT_EQ(active.json()["admin"], "active");
+
+  run("stopVm", world.post("/api/v1/vms/demo-1:stop", R"({"force":true})"));
+  EXPECT_EQ(get("getVm", "/api/v1/vms/demo-1")["state"], "stopped");
+  run("startVm", world.post("/api/v1/vms/demo-1:start", R"({"host":")" + other + "\"}"));
+  EXPECT_EQ(get("getVm", "/api/v1/vms/demo-1")["host"], other);
+
+  run("deletePool", world.call("DELETE", "/api/v1/pools/demo"));
+  EXPECT_EQ(get("listVms", "/api/v1/vms")["items"].size(), 0U);
+  run("removeHost", world.call("DELETE", "/api/v1/hosts/h1"));
+  EXPECT_EQ(described("getHost", world.get("/api/v1/hosts/h1")).status, 404);
+
+  // What happened can be read afterwards.
+  const Json history =
+      get("getOperationEvents", "/api/v1/operations/" + moved["id"].get<std::string>() + "/events");
+  EXPECT_EQ(history["items"].front()["event"], "Submit");
+  EXPECT_EQ(history["items"].back()["to"], "Done");
+  EXPECT_GE(get("listEvents", "/api/v1/events?topics=vm&limit=1000")["items"].size(), 4U);
+  EXPECT_EQ(get("listOperations",
+                "/api/v1/operations?kind=vm.migrate&outcome=succeeded&target="
+                "demo-0&parent=")["status"],
+            400);
+  EXPECT_GE(get("listOperations",
+                "/api/v1/operations?kind=vm.migrate&outcome=succeeded&target=demo-0")["items"]
+                .size(),
+            1U);
+  described("getMetrics", world.get("/metrics"));
+}
+
+TEST_F(Life, AFailedJobTellsItsExitCode) {
+  world.add_hosts(1);
+  world.add_pool("p", 1);
+  const Got submitted = world.post(
+      "/api/v1/jobs", R"({"pool":"p","command":["/x","--sim-work=0.2","--sim-exit=3"]})");
+  const Json operation = run("submitJob", submitted, "failed");
+  const Json job = get("getJob", "/api/v1/jobs/" + operation["target"].get<std::string>());
+  EXPECT_EQ(job["state"], "failed");
+  EXPECT_EQ(job["exit_code"], 3);
+  EXPECT_EQ(get("listJobs", "/api/v1/jobs?state=failed&pool=p")["items"].size(), 1U);
+  EXPECT_EQ(get("listJobs", "/api/v1/jobs?state=running")["items"].size(), 0U);
+}
+
+TEST_F(Life, AJobIsCancelled) {
+  world.add_hosts(1);
+  world.add_pool("p", 1);
+  const Got submitted =
+      world.post("/api/v1/jobs", R"({"pool":"p","command":["/x","--sim-work=600"]})");
+  const std::string id = submitted.json()["target"];
+  described("cancelJob", world.post("/api/v1/jobs/" + id + ":cancel", ""));
+  world.finish(submitted, "cancelled");
+  EXPECT_EQ(get("getJob", "/api/v1/jobs/" + id)["state"], "cancelled");
+}
+
+TEST_F(Life, AMigrationIsCancelledAndASecondOneIsAConflict) {
+  world.add_hosts(2);
+  world.add_pool("p", 1);
+  const std::string host = get("getVm", "/api/v1/vms/p-0")["host"];
+  // At 2 MiB/s it takes long enough to be caught.
+  const Got first =
+      world.post("/api/v1/vms/p-0/migrations", R"({"bandwidth_limit_bytes_per_s":2097152})");
+  ASSERT_EQ(first.status, 202);
+  const std::string id = first.json()["id"];
+  const Got second = described("migrateVm", world.post("/api/v1/vms/p-0/migrations", "{}"));
+  EXPECT_EQ(second.status, 409);
+  EXPECT_EQ(second.json()["code"], "conflict");
+  EXPECT_THAT(second.body, HasSubstr(id));
+  const Got cancel =
+      described("cancelMigration", world.post("/api/v1/migrations/" + id + ":cancel", ""));
+  EXPECT_EQ(cancel.status, 202) << cancel.body;
+  world.finish(first, "cancelled");
+  EXPECT_EQ(get("getMigration", "/api/v1/migrations/" + id)["outcome"], "cancelled");
+  EXPECT_EQ(get("getVm", "/api/v1/vms/p-0")["host"], host);
+}
+
+TEST_F(Life, ImagesAreShown) {
+  EXPECT_EQ(get("listImages", "/api/v1/images")["items"].size(), 2U);
+  EXPECT_EQ(get("getImage", "/api/v1/images/base")["min_memory_mib"], 128);
+  EXPECT_EQ(described("getImage", world.get("/api/v1/images/base?version=7")).status, 404);
+  described("getHealth", world.get("/healthz"));
+  described("getReadiness", world.get("/readyz"));
+}
+
+TEST_F(Life, ListsComeInPages) {
+  world.add_hosts(3);
+  std::vector<std::string> seen;
+  std::string token;
+  for (int page = 0; page < 10; ++page) {
+    const std::string after = token.empty() ? "" : "&page_token=" + token;
+    const Json list = get("listHosts", "/api/v1/hosts?limit=1" + after);
+    ASSERT_EQ(list["items"].size(), 1U);
+    seen.push_back(list["items"][0]["id"]);
+    if (list["next_page_token"].is_null()) break;
+    token = list["next_page_token"];
+  }
+  EXPECT_THAT(seen, testing::ElementsAre("h1", "h2", "h3"));
+  // Newest first, from where the last page ended.
+  const Json newest = get("listOperations", "/api/v1/operations?limit=2");
+  EXPECT_EQ(newest["items"][0]["id"], "op-3");
+  const Json older = get("listOperations", "/api/v1/operations?limit=2&page_token=" +
+                                               newest["next_page_token"].get<std::string>());
+  EXPECT_EQ(older["items"][0]["id"], "op-1");
+  EXPECT_TRUE(older["next_page_token"].is_null());
+}
+
+TEST_F(Life, ManyRowsAreFoundBehindOthers) {
+  // More rows than one query fetches, the wanted ones last.
+  ASSERT_TRUE(world.store->write([](store::Transaction& tx) -> Status {
+    for (int i = 1; i <= 700; ++i) {
+      Operation row;
+      row.id = OperationId{"old-" + std::to_string(i)};
+      row.kind = OperationKind::VmStop;
+      row.target = i <= 2 ? "rare" : "common";
+      row.state = "Done";
+      row.outcome = Outcome::Succeeded;
+      row.created = WallTime{i};
+      row.request = "{}";
+      if (auto done = tx.insert(row); !done) return done;
+    }
+    return ok_status();
+  }));
+  const Json all = get("listOperations", "/api/v1/operations?outcome=succeeded&limit=1000");
+  EXPECT_EQ(all["items"].size(), 700U);
+  const Json page = get("listOperations", "/api/v1/operations?limit=5&page_token=old-4");
+  ASSERT_EQ(page["items"].size(), 3U);
+  EXPECT_EQ(page["items"][2]["id"], "old-1");
+}
+
+TEST_F(Life, WaitingHasAnEnd) {
+  world.add_hosts(1);
+  world.add_pool("p", 1);
+  const Got submitted =
+      world.post("/api/v1/jobs", R"({"pool":"p","command":["/x","--sim-work=600"]})");
+  const Json now = get("getOperation", submitted.header("location") + "?wait=200ms");
+  EXPECT_EQ(now["outcome"], "pending");
+  world.post("/api/v1/operations/" + now["id"].get<std::string>() + ":cancel", "");
+  world.finish(submitted, "cancelled");
+}
+
+}  // namespace
+}  // namespace mare::test
