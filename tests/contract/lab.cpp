@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// no_timer_check: on a busy machine an emulated guest gets its first timer interrupts too late, takes
-// its IO-APIC for broken and panics.
+// no_timer_check: on a busy machine an emulated guest gets its first timer interrupts too late,
+// takes its IO-APIC for broken and panics.
 constexpr const char* kKernelLine =
     "console=ttyS0 loglevel=5 tsc=reliable clocksource=tsc random.trust_cpu=on panic=-1 "
     "no_timer_check mitigations=off rdinit=/init --";
