@@ -39,7 +39,7 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(self.server.close)
 
     def environment(self, **more: str) -> dict[str, str]:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("MARE_")}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("MARE_") and k != "NO_COLOR"}
         return {**clean, "MARE_URL": f"http://127.0.0.1:{self.server.port}", "MARE_TOKEN": TOKEN, **more}
 
     def mare(self, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
