@@ -11,7 +11,7 @@ namespace {
 
 // A client may be this far behind what was given to the network; the rest stays where it is.
 constexpr std::size_t kMostPending = 256 * 1024;
-constexpr std::size_t kEventsAtOnce = 256;
+constexpr std::size_t kEventsAtOnce = 64;
 constexpr Milliseconds kOutputTick{200};  // files don't say when they grow
 constexpr Milliseconds kBacklogTick{50};  // a client is taking what it has
 constexpr Milliseconds kQuietTick{1000};

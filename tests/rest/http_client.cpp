@@ -66,6 +66,12 @@ Curl handle_for(const std::string& url, const List& headers, Got& got) {
   return curl;
 }
 
+int shrink_window(void*, curl_socket_t fd, curlsocktype) {
+  const int bytes = 8192;
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  return CURL_SOCKOPT_OK;
+}
+
 void run(CURL* curl, Got& got) {
   const CURLcode code = curl_easy_perform(curl);
   if (code != CURLE_OK) got.failure = curl_easy_strerror(code);
@@ -100,13 +106,14 @@ Got send(const Sending& what) {
   return got;
 }
 
-Follow::Follow(const std::string& url, std::vector<std::string> headers) {
-  thread_ = std::thread([this, url, headers = std::move(headers)] {
+Follow::Follow(const std::string& url, std::vector<std::string> headers, bool small_window) {
+  thread_ = std::thread([this, url, headers = std::move(headers), small_window] {
     Got got;
     const List list = list_of(headers);
     const Curl curl = handle_for(url, list, got);
     curl_easy_setopt(curl.get(), CURLOPT_WRITEFUNCTION, &Follow::take);
     curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, this);
+    if (small_window) curl_easy_setopt(curl.get(), CURLOPT_SOCKOPTFUNCTION, &shrink_window);
     curl_easy_setopt(curl.get(), CURLOPT_NOPROGRESS, 0L);
     // Looked at about once a second, also when nothing comes: so a quiet stream can be left.
     curl_easy_setopt(curl.get(), CURLOPT_XFERINFODATA, this);

@@ -40,7 +40,8 @@ Got send(const Sending& what);
 /// A reply that goes on: its bytes are gathered by a thread of its own.
 class Follow {
  public:
-  Follow(const std::string& url, std::vector<std::string> headers);
+  /// `small_window`: the kernel holds little of what is not read.
+  Follow(const std::string& url, std::vector<std::string> headers, bool small_window = false);
   /// Leaves, as a client that is closed does.
   ~Follow();
   Follow(const Follow&) = delete;

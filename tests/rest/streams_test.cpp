@@ -160,11 +160,13 @@ TEST_F(Streams, ASlowClientCostsNoMoreThanItsBuffer) {
   rest::RestOptions options = quick_options();
   options.stall = Milliseconds{1500};
   RestWorld world(options);
-  const auto slow = world.follow("/api/v1/events", kStream);
+  auto headers = world.token_header();
+  headers.push_back(kStream[0]);
+  const auto slow = std::make_unique<Follow>(world.url("/api/v1/events"), headers, true);
   ASSERT_TRUE(slow->wait_for_text(": hello"));
   slow->stop_reading();
-  // Far more than sockets and the buffer hold.
-  const auto last = add_events(world, 600, "vm", 60'000);
+  // More than sockets and the buffer hold.
+  const auto last = add_events(world, 4000, "vm", 2000);
   const auto quick = world.follow("/api/v1/events", kStream);
   ASSERT_TRUE(quick->wait_for_text(": hello"));
   const auto next = add_events(world, 1);
