@@ -71,6 +71,20 @@ def detach_mounts() -> None:
     os.close(own)
 
 
+def ensure_root_is_mounted(directory: Path) -> None:
+    """After detach_mounts(): in a chroot, make "/" a mount, by way of `directory`.
+
+    An NFS server looks for the file system of what it exports in the list of mounts, and a chroot
+    need not have one there.
+    """
+    with open("/proc/self/mountinfo", encoding="utf-8") as lines:
+        if any(line.split()[4] == "/" for line in lines):
+            return
+    mount("/", str(directory), None, MS_BIND | MS_REC)
+    os.chroot(directory)
+    os.chdir("/")
+
+
 def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"),
              directory: str = "/") -> Callable[[], None]:
     """A function for a forked child: become a neighbour of `pid`, root directory included."""

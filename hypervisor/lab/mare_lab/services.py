@@ -144,7 +144,7 @@ def _prepare_host(plan: Plan, host: str) -> None:
 def _prepare_nfs(plan: Plan, _: str) -> None:
     directory = plan.directory / "nfs"
     shutil.rmtree(directory / "run", ignore_errors=True)
-    for name in ("run", "var-lib-nfs"):
+    for name in ("run", "var-lib-nfs", "root"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     Path("/var/lib/nfs").mkdir(parents=True, exist_ok=True)
     (directory / "var-lib-nfs" / "ganesha").mkdir(exist_ok=True)
@@ -166,6 +166,7 @@ def _enter_host(plan: Plan, host: str) -> None:
 def _enter_nfs(plan: Plan) -> None:
     directory = plan.directory / "nfs"
     namespaces.detach_mounts()
+    namespaces.ensure_root_is_mounted(directory / "root")
     namespaces.bind(directory / "run", "/run")
     namespaces.bind(directory / "var-lib-nfs", "/var/lib/nfs")
     socket.sethostname("nfs")
