@@ -5,10 +5,11 @@
 
 namespace mare {
 namespace {
-constexpr std::array<std::pair<OutgoingPhase, std::string_view>, 6> kPhases{{
+constexpr std::array<std::pair<OutgoingPhase, std::string_view>, 7> kPhases{{
     {OutgoingPhase::None, "none"},
     {OutgoingPhase::PreCopying, "pre_copying"},
     {OutgoingPhase::Switching, "switching"},
+    {OutgoingPhase::PostCopying, "post_copying"},
     {OutgoingPhase::Completed, "completed"},
     {OutgoingPhase::Failed, "failed"},
     {OutgoingPhase::Cancelled, "cancelled"},
@@ -27,6 +28,23 @@ std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text) {
     if (name == text) return phase;
   }
   return std::nullopt;
+}
+
+Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {
+  return make_error(Code::Unsupported,
+                    "the migration of VM '" + vm.id.value + "' can't be forced to its end here");
+}
+
+Result<MemoryProfile> Driver::memory_profile(const VmKey& vm) {
+  return make_error(Code::Unsupported, "the memory of VM '" + vm.id.value + "' is not watched here");
+}
+
+Result<IncomingEndpoint> Driver::open_link_sink() {
+  return make_error(Code::Unsupported, "links are not measured here");
+}
+
+Result<LinkMeasurement> Driver::measure_link(const IncomingEndpoint& /*sink*/) {
+  return make_error(Code::Unsupported, "links are not measured here");
 }
 
 }  // namespace mare

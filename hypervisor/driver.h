@@ -23,6 +23,7 @@
 #include "orchestrator/core/result.h"
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/entities.h"
+#include "orchestrator/model/forecast.h"
 #include "orchestrator/model/migration_state.h"
 
 namespace mare {
@@ -56,6 +57,9 @@ struct HostFacts {
   bool accelerated = false;     // KVM or Xen, not emulation
   bool live_migration = false;  // and if not:
   std::string live_migration_why;
+  std::vector<Strategy> strategies;  // that this host can take part in, as either end
+  std::string dirty_log;             // "pagemap-scan", ...; "" if it has none, and then:
+  std::string dirty_log_why;
   std::string agent_version;
 };
 
@@ -64,6 +68,7 @@ enum class OutgoingPhase : std::uint8_t {
   None,        // no migration of this VM is known here
   PreCopying,  // rounds are sent, the VM runs here
   Switching,   // the VM is paused here for the last round
+  PostCopying, // the VM runs at the destination and fetches its pages from here: no way back
   Completed,   // the hypervisor says that the destination has it
   Failed,
   Cancelled,
@@ -109,6 +114,7 @@ struct MigrationTicket {
   VmSpec vm;
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;
+  Sending sending;  // Unsupported if a host does not offer its strategy
 };
 
 /// Where to send to; made by the destination, opaque to everybody but the source's backend.
@@ -162,6 +168,9 @@ class Driver {
   /// Source: asks a running migration to stop. Ok also when none runs; the VM's copy decides what
   /// it came to.
   virtual Status cancel_outgoing(const VmKey& vm) = 0;
+  /// Source: does what the limit action says to a running migration: PostCopy switches to it,
+  /// StopAndCopy pauses the VM so that the rest is the last round. Ok if that was done before.
+  virtual Status force_outgoing(const VmKey& vm, LimitAction how);
   /// Destination: what is here. Idempotent, any time after prepare_incoming().
   virtual Result<ArrivalReport> arrival(const VmKey& vm) = 0;
   /// Destination: forgets the preparation; a copy that has not run is destroyed, a running one is
@@ -169,6 +178,16 @@ class Driver {
   virtual Status discard_incoming(const VmKey& vm) = 0;
   /// Destination: announces the VM's addresses on the network again (also without a migration).
   virtual Status announce(const VmSpec& vm) = 0;
+
+  // A backend that lacks the following answers Unsupported, as these do.
+
+  /// How a VM that runs here writes its memory, as watched since it came. Counts zero pages and
+  /// samples compressibility now: up to 1 ms a MiB. Unsupported where facts().dirty_log is empty.
+  virtual Result<MemoryProfile> memory_profile(const VmKey& vm);
+  /// Opens a sink for one measurement; it closes by itself after 10 s.
+  virtual Result<IncomingEndpoint> open_link_sink();
+  /// Sends a burst to a sink of another host: at most 4 MiB or 0.5 s.
+  virtual Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink);
 };
 
 /// A backend that needs the address announced calls this; netarp implements it, tests count it.

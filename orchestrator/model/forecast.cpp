@@ -1,0 +1,73 @@
+#include "orchestrator/model/forecast.h"
+
+#include <array>
+#include <utility>
+
+namespace mare {
+namespace {
+
+template <typename T>
+using Name = std::pair<T, std::string_view>;
+
+constexpr std::array kStrategyNames{
+    Name<Strategy>{Strategy::PreCopy, "pre-copy"},
+    Name<Strategy>{Strategy::RateControlled, "rate-controlled"},
+    Name<Strategy>{Strategy::Throttled, "throttled"},
+    Name<Strategy>{Strategy::Compressed, "compressed"},
+    Name<Strategy>{Strategy::PostCopy, "post-copy"},
+    Name<Strategy>{Strategy::Hybrid, "hybrid"},
+    Name<Strategy>{Strategy::StopAndCopy, "stop-and-copy"},
+    Name<Strategy>{Strategy::CheckpointRestart, "checkpoint-restart"},
+};
+constexpr std::array kPriorityNames{
+    Name<Priority>{Priority::LeastStall, "least-stall"},
+    Name<Priority>{Priority::LeastTraffic, "least-traffic"},
+    Name<Priority>{Priority::ByDeadline, "by-deadline"},
+    Name<Priority>{Priority::Manual, "manual"},
+};
+constexpr std::array kLimitActionNames{
+    Name<LimitAction>{LimitAction::Cancel, "cancel"},
+    Name<LimitAction>{LimitAction::StopAndCopy, "stop-and-copy"},
+    Name<LimitAction>{LimitAction::PostCopy, "post-copy"},
+};
+static_assert(kStrategyNames.size() == kStrategies);
+
+template <typename Table, typename T>
+std::string_view name_of(const Table& table, T value) {
+  for (const auto& [known, name] : table) {
+    if (known == value) return name;
+  }
+  return "?";
+}
+
+template <typename Table>
+auto value_of(const Table& table, std::string_view text)
+    -> std::optional<typename Table::value_type::first_type> {
+  for (const auto& [value, name] : table) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(Strategy strategy) {
+  return name_of(kStrategyNames, strategy);
+}
+std::optional<Strategy> strategy_from(std::string_view text) {
+  return value_of(kStrategyNames, text);
+}
+std::string_view to_string(Priority priority) {
+  return name_of(kPriorityNames, priority);
+}
+std::optional<Priority> priority_from(std::string_view text) {
+  return value_of(kPriorityNames, text);
+}
+std::string_view to_string(LimitAction action) {
+  return name_of(kLimitActionNames, action);
+}
+std::optional<LimitAction> limit_action_from(std::string_view text) {
+  return value_of(kLimitActionNames, text);
+}
+
+}  // namespace mare

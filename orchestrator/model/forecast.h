@@ -1,0 +1,132 @@
+// What is known before a move: how a VM writes its memory, how fast the link is, what each strategy
+// would cost. Values only; orchestrator/policy computes them (docs/forecast.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/units.h"
+
+namespace mare {
+
+/// How the memory of a VM is sent.
+enum class Strategy : std::uint8_t {
+  PreCopy,            // rounds at full speed until the rest fits into the downtime limit
+  RateControlled,     // rounds at V_r = V_(r-1) + K * dirty rate (Neves 2009, Eq. 4.1, 4.2)
+  Throttled,          // pre-copy, the guest is slowed until it converges
+  Compressed,         // pre-copy over several compressed channels
+  PostCopy,           // the destination runs at once, pages follow on demand
+  Hybrid,             // some rounds of pre-copy, then post-copy
+  StopAndCopy,        // paused, sent, resumed
+  CheckpointRestart,  // saved to a file, restored from it
+};
+inline constexpr int kStrategies = 8;
+std::string_view to_string(Strategy strategy);  // "pre-copy", "rate-controlled", ...
+std::optional<Strategy> strategy_from(std::string_view text);
+
+/// A strategy with its knobs. Those that its strategy does not use are ignored.
+struct Sending {
+  Strategy strategy = Strategy::PreCopy;
+  int channels = 2;                  // Compressed: 1 to 16
+  int throttle_initial_percent = 20;  // Throttled: 1 to 99
+  int throttle_step_percent = 10;     // Throttled: 1 to 99
+  int pre_copy_rounds = 1;            // Hybrid: rounds before the switch, 1 to 10
+  BytesPerSecond rate_min;            // RateControlled: V_min
+  BytesPerSecond rate_max;            // RateControlled: V_max
+  double rate_gain = 1.0;             // RateControlled: K
+};
+
+/// Unique bytes that a VM wrote since the dirty-page log was last re-armed.
+struct DirtyPoint {
+  Microseconds wall{0};      // since then
+  Microseconds progress{0};  // vCPU time since then, of all vCPUs
+  Bytes unique;
+};
+/// One cycle of the log: points in order of time, from its re-arming on.
+struct DirtyCycle {
+  WallTime began{0};
+  std::vector<DirtyPoint> points;
+};
+
+/// What a host knows of the memory of a VM that runs on it.
+struct MemoryProfile {
+  std::string source;  // "pagemap-scan", "dirty-ring", "page-sampling", "sim"
+  WallTime taken{0};
+  Bytes total;                     // that a migration looks at (RAM and the devices' memory)
+  Bytes zero;                      // of it, pages that hold only zeros or were never touched
+  double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
+  std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
+  /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
+  std::vector<double> heat;
+  double cost_fraction = 0;  // of the guest's time that the log took, as estimated
+};
+
+/// Goodput between two hosts, measured by a burst.
+struct LinkMeasurement {
+  BytesPerSecond goodput;
+  Microseconds round_trip{0};
+  Bytes sent;
+};
+
+/// A value with the interval that is to hold it in 95 of 100 cases.
+struct Estimate {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// What one strategy would cost.
+struct StrategyForecast {
+  Strategy strategy = Strategy::PreCopy;
+  bool offered = false;
+  std::string why_not;    // when it is not offered, or ruled out by the policy
+  bool converges = true;  // false: it would not end by itself
+  int rounds = 0;
+  Estimate total_time_s;
+  Estimate sent_bytes;
+  Estimate downtime_s;
+  Estimate added_job_time_s;
+};
+
+enum class Priority : std::uint8_t { LeastStall, LeastTraffic, ByDeadline, Manual };
+std::string_view to_string(Priority priority);  // "least-stall", ...
+std::optional<Priority> priority_from(std::string_view text);
+
+/// What to do when a migration reaches its time limit.
+enum class LimitAction : std::uint8_t { Cancel, StopAndCopy, PostCopy };
+std::string_view to_string(LimitAction action);  // "cancel", "stop-and-copy", "post-copy"
+std::optional<LimitAction> limit_action_from(std::string_view text);
+
+/// What a user asks of a move. Stated per pool, overridden per migration.
+struct MovePolicy {
+  Priority priority = Priority::LeastStall;
+  std::optional<Strategy> strategy;  // Manual: this one
+  std::optional<BytesPerSecond> bandwidth_limit;
+  std::optional<Milliseconds> downtime_limit;
+  std::optional<Seconds> time_limit;
+  LimitAction at_limit = LimitAction::Cancel;
+};
+
+/// Written before the first page moves, scored afterwards.
+struct Forecast {
+  OperationId id;  // of the operation that made it: a vm.forecast or a vm.migrate
+  VmId vm;
+  HostId source;
+  HostId destination;
+  WallTime made{0};
+  MovePolicy policy;
+  MemoryProfile profile;
+  LinkMeasurement link;
+  bool has_job = false;  // a rank runs on the VM
+  std::vector<StrategyForecast> strategies;
+  std::optional<Strategy> choice;  // none: do not move
+  Sending sending;                 // of the choice
+  std::string reason;              // one sentence
+};
+
+}  // namespace mare
