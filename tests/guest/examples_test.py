@@ -129,6 +129,38 @@ class Migtest(ExampleTest):
             self.assertEqual(run(program("migtest"), *wrong).returncode, 2, wrong)
 
 
+class Writer(ExampleTest):
+    PATTERNS = ("idle", "sweep", "random", "hot", "burst", "sort")
+
+    def test_every_pattern_verifies_what_it_wrote(self) -> None:
+        for pattern in self.PATTERNS:
+            with self.subTest(pattern):
+                result = mpirun(2, program("writer"), "--pattern", pattern, "--size-mib", "2", "--seconds", "1",
+                                "--burst-ms", "200")
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertEqual(value(result, "verified"), "yes")
+                self.assertEqual(int(re.findall(r"pages=(\d+) verified", result.stdout)[0]) > 0, pattern != "idle")
+
+    def test_a_flipped_bit_is_found(self) -> None:
+        # Of a sort, its place may be one that is overwritten before it is read.
+        for pattern in ("idle", "sweep", "random", "hot", "burst"):
+            with self.subTest(pattern):
+                result = mpirun(2, program("writer"), "--pattern", pattern, "--size-mib", "1", "--seconds", "1",
+                                "--corrupt-at", "3")
+                self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+                self.assertIn("verified=no", result.stdout)
+
+    def test_ends_when_told(self) -> None:
+        (pathlib.Path(self.folder) / "enough").touch()
+        result = mpirun(2, program("writer"), "--seconds", "600", "--until", "enough", "--size-mib", "1",
+                        folder=self.folder)
+        self.assertEqual(result.returncode, 0)
+
+    def test_wrong_options(self) -> None:
+        for wrong in (["--pattern", "x"], ["--size-mib", "0"], ["--seconds", "0"], ["argument"]):
+            self.assertEqual(run(program("writer"), *wrong).returncode, 2, wrong)
+
+
 class Matmul(ExampleTest):
     def test_right_whatever_the_ranks_and_the_kind_of_number(self) -> None:
         for kind in ([], ["--double"]):
