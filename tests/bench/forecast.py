@@ -1,0 +1,213 @@
+"""Forecasts against outcomes: many kinds of programs, both link speeds, every strategy on offer.
+
+Every forecast is written before its move begins (it is the migration's own) and read afterwards. The order is
+shuffled by a seed. Baselines on the same moves: Liu's closed form and Neves' linear form, fitted to half of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import sys
+from typing import Any
+
+from lib.cluster import Cluster, Json
+from workloads import WORKLOADS, Mare, Running, Workload, summary
+
+POOL = "forecast"
+MEMORY_MIB = 192
+RATES = ("100mbit", "1gbit")
+GOODPUT = {"100mbit": 100e6 / 8 * 1448 / 1514, "1gbit": 1e9 / 8 * 1448 / 1514}
+PAGE = 4096
+LOAD_LIMIT = 6.0
+#: What one move may take before it is given up; a strategy that does not converge shows so by this.
+TIME_LIMIT_S = 60
+QUANTITIES = {"total_time_s": "time", "sent_bytes": "bytes", "downtime_s": "downtime", "added_job_time_s": "added"}
+
+
+def moves_of(strategies: list[str], quick: bool, chance: random.Random) -> list[tuple[Workload, str, str]]:
+    """Grouped by workload, since starting one costs more than a move; all else in shuffled order."""
+    loads = WORKLOADS[:]
+    chance.shuffle(loads)
+    moves = []
+    for load in loads[:4] if quick else loads:
+        kinds = [(rate, strategy) for rate in RATES for strategy in strategies]
+        chance.shuffle(kinds)
+        moves += [(load, rate, strategy) for rate, strategy in kinds[:3 if quick else 6]]
+    return moves
+
+
+def outcome_of(migration: Json, added: float | None) -> dict[str, float | None]:
+    downtime = migration["downtime_ms"]["hypervisor"]
+    return {"total_time_s": migration["total_time_ms"] / 1000, "sent_bytes": float(migration["transferred_bytes"]),
+            "downtime_s": None if downtime is None else downtime / 1000, "added_job_time_s": added}
+
+
+def forecast_for(cluster: Cluster, operation: str, strategy: str) -> Json:
+    forecast = cluster.get(f"forecasts/{operation}")
+    return {**next(one for one in forecast["strategies"] if one["strategy"] == strategy), "whole": forecast}
+
+
+def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> dict[str, Any]:
+    cluster.lab("rate", rate)
+    vm = running.vms[-1]
+    source = cluster.host_of(vm)
+    begun = os.getloadavg()[0]
+    operation = cluster.submit("POST", f"vms/{vm}/migrations", {
+        "destination": cluster.another_host(source), "strategy": strategy, "time_limit_s": TIME_LIMIT_S})
+    ended = cluster.ended(operation["id"])
+    migration = cluster.get(f"migrations/{operation['id']}")
+    predicted = forecast_for(cluster, operation["id"], strategy)
+    row: dict[str, Any] = {
+        "workload": running.workload.name, "rate": rate, "strategy": strategy, "operation": operation["id"],
+        "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"],
+        "load": max(begun, os.getloadavg()[0])}
+    if ended["outcome"] != "succeeded":
+        return row
+    cluster.assert_runs_once(vm)
+    measured = outcome_of(migration, running.added_job_time_s(migration))
+    row["measured"] = measured
+    row["forecast"] = {name: predicted[name] for name in QUANTITIES}
+    row["rounds"] = len(migration["rounds"])
+    row["inputs"] = inputs_of(predicted["whole"], migration)
+    return row
+
+
+def inputs_of(forecast: Json, migration: Json) -> dict[str, float]:
+    """What the baselines know."""
+    profile = forecast["profile"]
+    cycles = [cycle for cycle in profile["cycles"] if cycle["points"]]
+    last = cycles[-1]["points"][-1] if cycles else {"unique_bytes": 0, "wall_us": 1}
+    early = [point for cycle in cycles for point in cycle["points"] if point["wall_us"] >= 900e3][:1] or [last]
+    return {"memory": profile["total_bytes"] - profile["zero_bytes"], "link": forecast["link"]["goodput_bytes_per_s"],
+            "wws": max((point["unique_bytes"] for cycle in cycles for point in cycle["points"]), default=0),
+            "dirty_rate": early[0]["unique_bytes"] / (early[0]["wall_us"] / 1e6),
+            "qemu_rate": migration["rounds"][-1]["dirty_bytes_per_s"] if migration["rounds"] else 0}
+
+
+def liu_time_s(inputs: dict[str, float]) -> float:
+    """Liu et al. (HPDC 2011), Eq. 4 to 6: rounds shrink by lambda = D/R, the last is what fits a threshold."""
+    memory, link, dirty = inputs["memory"], inputs["link"], inputs["dirty_rate"]
+    ratio = dirty / link
+    if ratio >= 1:
+        return memory / link * 30  # its form has no end; 30 rounds is Xen's bound
+    rounds = 1 if ratio <= 0 else max(1, math.ceil(math.log(max(inputs["wws"], PAGE) / memory, ratio)))
+    return memory / link * (1 - ratio ** (rounds + 1)) / (1 - ratio)
+
+
+def fit(rows: list[list[float]], values: list[float]) -> list[float]:
+    """Least squares by the normal equations."""
+    size = len(rows[0])
+    left = [[sum(row[i] * row[j] for row in rows) + (1e-9 if i == j else 0) for j in range(size)] for i in range(size)]
+    right = [sum(row[i] * value for row, value in zip(rows, values)) for i in range(size)]
+    for i in range(size):
+        pivot = max(range(i, size), key=lambda r: abs(left[r][i]))
+        left[i], left[pivot], right[i], right[pivot] = left[pivot], left[i], right[pivot], right[i]
+        for j in range(size):
+            if j != i and left[i][i]:
+                factor = left[j][i] / left[i][i]
+                left[j] = [a - factor * b for a, b in zip(left[j], left[i])]
+                right[j] -= factor * right[i]
+    return [right[i] / left[i][i] if left[i][i] else 0.0 for i in range(size)]
+
+
+def baselines_of(done: list[dict[str, Any]]) -> dict[str, Any]:
+    """Errors in total time of the others' forms, on pre-copy moves: what they were made for."""
+    moves = [row for row in done if row["strategy"] == "pre-copy"]
+    liu = [liu_time_s(row["inputs"]) / row["measured"]["total_time_s"] - 1 for row in moves]
+    ours = [row["forecast"]["total_time_s"]["value"] / row["measured"]["total_time_s"] - 1 for row in moves]
+
+    def features(row: dict[str, Any]) -> list[float]:
+        return [1.0, row["inputs"]["memory"] / row["inputs"]["link"], row["inputs"]["wws"] / row["inputs"]["link"]]
+
+    learn, judge = moves[::2], moves[1::2]
+    neves: list[float] = []
+    if len(learn) >= 3:
+        known = fit([features(row) for row in learn], [row["measured"]["total_time_s"] for row in learn])
+        neves = [sum(a * b for a, b in zip(known, features(row))) / row["measured"]["total_time_s"] - 1 for row in judge]
+    return {"liu_time_error": summary(liu), "neves_refitted_time_error": summary(neves), "ours_on_the_same": summary(ours)}
+
+
+def errors_of(done: list[dict[str, Any]]) -> tuple[dict[str, list[float]], list[bool]]:
+    errors: dict[str, list[float]] = {short: [] for short in QUANTITIES.values()}
+    covered = []
+    for row in done:
+        for name, short in QUANTITIES.items():
+            true, said = row["measured"][name], row["forecast"][name]
+            if true is None:
+                continue
+            relative = short in ("time", "bytes")
+            errors[short].append((said["value"] - true) / true if relative and true > 0 else said["value"] - true)
+            covered.append(said["low"] <= true <= said["high"])
+    return errors, covered
+
+
+def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
+    chance = random.Random(options.seed)
+    offered = cluster.get("hosts")["items"][0].get("strategies") or ["pre-copy"]
+    strategies = [one for one in offered if one != "checkpoint-restart"]
+    mare = Mare(cluster.program("mare"), cluster.url, cluster.token_file)
+    rows: list[dict[str, Any]] = []
+    running: Running | None = None
+    for number, (load, rate, strategy) in enumerate(moves := moves_of(strategies, options.quick, chance)):
+        if running is None or running.workload is not load:
+            if running:
+                running.end()
+            cluster.lab("rate", "1gbit")
+            cluster.ensure_pool(POOL, max(one.ranks for one in WORKLOADS), memory_mib=MEMORY_MIB)
+            running = Running(cluster, mare, POOL, load)
+        rows.append(one_move(cluster, running, rate, strategy))
+        tell(number + 1, len(moves), rows[-1])
+    if running:
+        running.end()
+    return results_of(rows, options)
+
+
+def tell(number: int, count: int, row: dict[str, Any]) -> None:
+    words = f"  {number} of {count}: {row['workload']}, {row['rate']}, {row['strategy']}: {row['ended']}"
+    if "measured" in row:
+        said, true = row["forecast"]["total_time_s"]["value"], row["measured"]["total_time_s"]
+        words += f" in {true:.2f} s, forecast {said:.2f} s; downtime {(row['measured']['downtime_s'] or 0) * 1000:.0f} ms, " \
+                 f"forecast {row['forecast']['downtime_s']['value'] * 1000:.0f} ms"
+    print(words, file=sys.stderr, flush=True)
+
+
+def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+    quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
+    done = [row for row in quiet if "measured" in row]
+    errors, covered = errors_of(done)
+    wrong = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled")
+             and row["converges"] != (row["ended"] == "succeeded")]
+    baselines = baselines_of(done)
+    coverage = sum(covered) / len(covered) if covered else 0.0
+    time_error, bytes_error, downtime = summary(errors["time"]), summary(errors["bytes"]), summary(errors["downtime"])
+    ratio = baselines["liu_time_error"].get("median", 0) / max(baselines["ours_on_the_same"].get("median", 0), 1e-6)
+
+    def bar(value: float | None, limit: float, unit: str, at_least: bool = False) -> dict[str, Any]:
+        holds = value is not None and (value >= limit if at_least else value <= limit)
+        return {"value": value, "bar": limit, "unit": unit, "holds": holds}
+
+    downtime_ms = downtime["p95"] * 1000 if downtime["count"] else None
+    return {
+        "setup": {"seed": options.seed, "memory_mib": MEMORY_MIB, "rates": RATES, "time_limit_s": TIME_LIMIT_S,
+                  "load_limit": LOAD_LIMIT, "workloads": [one.name for one in WORKLOADS]},
+        "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
+                    "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
+                               "added_job_time_s": summary(errors["added"])},
+                    "coverage": coverage, "convergence_wrong": len(wrong), "rows": rows},
+        "baselines": baselines,
+        "limits": {rate: {"value": GOODPUT[rate], "unit": "bytes/s", "arithmetic": "1448 of 1514 bytes of a frame"}
+                   for rate in RATES},
+        "bars": {
+            "time_error_median": bar(time_error.get("median"), 0.03, "ratio"),
+            "time_error_p95": bar(time_error.get("p95"), 0.08, "ratio"),
+            "bytes_error_median": bar(bytes_error.get("median"), 0.03, "ratio"),
+            "bytes_error_p95": bar(bytes_error.get("p95"), 0.08, "ratio"),
+            "downtime_error_p95_ms": bar(downtime_ms, 25, "ms"),
+            "interval_coverage": bar(coverage, 0.93, "ratio", at_least=True),
+            "convergence_wrong": bar(len(wrong), 0, "count"),
+            "liu_ratio": bar(ratio, 3, "ratio", at_least=True),
+        },
+    }

@@ -1,0 +1,133 @@
+"""Jobs whose memory is written in known manners, for benches that move VMs under them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import sys
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+for _folder in ("tests/lab", "ui/quickstart"):
+    if str(ROOT / _folder) not in sys.path:
+        sys.path.insert(0, str(ROOT / _folder))
+
+import report  # noqa: E402
+from client import Follower, Mare  # noqa: E402
+from lib.cluster import Cluster, Json  # noqa: E402
+from lib.waiting import wait_until  # noqa: E402
+
+LINE = re.compile(r"^(?:migtest|writer): iteration=(\d+) start_us=(\d+) duration_us=(\d+)")
+FOREVER_S = 100000
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A job and what it is called in reports."""
+
+    name: str
+    ranks: int
+    command: list[str]
+    #: Words on its output that say that its memory is set up and it is at its usual work.
+    steady: str = "iteration=40 "
+    #: Its output ends with this when all was right; empty: it is cancelled at the end, unjudged.
+    verdict: str = "verified=yes"
+
+
+def writer(name: str, pattern: str, size_mib: int, rate_mib: int, ranks: int = 1, *more: str) -> Workload:
+    return Workload(name, ranks, ["writer", "--pattern", pattern, "--size-mib", str(size_mib), "--rate-mib", str(rate_mib),
+                                  "--seconds", str(FOREVER_S), "--until", "enough", *more])
+
+
+def migtest(name: str, size_mib: int, wws_mib: int, ranks: int, interval_ms: int = 100) -> Workload:
+    return Workload(name, ranks, ["migtest", "--size-mib", str(size_mib), "--wws-mib", str(wws_mib), "--iterations",
+                                  "1000000", "--interval-ms", str(interval_ms), "--incompressible"], verdict="")
+
+
+#: Kinds of programs by how they write. Sizes fit VMs of 192 MiB, rates an emulated CPU.
+WORKLOADS = [
+    writer("idle", "idle", 64, 1),
+    migtest("migtest-32-2", 32, 2, 2),
+    migtest("migtest-64-8", 64, 8, 2, 400),
+    migtest("migtest-48-24", 48, 24, 2, 2000),
+    writer("sweep-48-4", "sweep", 48, 4),
+    writer("sweep-24-8", "sweep", 24, 8),
+    writer("random-64-2", "random", 64, 2),
+    writer("random-32-6", "random", 32, 6),
+    writer("hot-64-8", "hot", 64, 8),
+    writer("burst-16-8", "burst", 16, 8, 1, "--burst-ms", "3000"),
+    writer("sort-8", "sort", 8, 0, 1, "--period-ms", "500"),
+    writer("compressible-64-4", "random", 64, 4, 1, "--compressible"),
+    writer("hot-3-ranks", "hot", 32, 4, 3),
+    writer("sweep-4-ranks", "sweep", 16, 2, 4),
+    Workload("heat", 3, ["heat", "--nx", "400", "--ny", "400", "--steps", "1000000"], steady="", verdict=""),
+    Workload("matmul", 3, ["matmul", "--n", "160", "--products", "100000"], steady="", verdict=""),
+]
+
+
+class Running:
+    """One workload's job in its pool, followed."""
+
+    def __init__(self, cluster: Cluster, mare: Mare, pool: str, workload: Workload) -> None:
+        self.cluster, self.workload = cluster, workload
+        body = {"pool": pool, "command": workload.command, "ranks": workload.ranks}
+        self.id: str = cluster.submit("POST", "jobs", body)["target"]
+        wait_until(lambda: self.row()["state"] != "queued", f"{self.id} starts")
+        self.follower = Follower(mare, self.id)
+        self.vms: list[str] = wait_until(lambda: self.row()["vms"], f"{self.id} has its VMs")
+        wait_until(self.is_steady, f"{workload.name} is at its usual work")
+
+    def row(self) -> Json:
+        return self.cluster.get(f"jobs/{self.id}")
+
+    def is_steady(self) -> bool:
+        state = self.row()["state"]
+        if state in ("failed", "cancelled"):
+            raise AssertionError(f"{self.workload.name}: {self.row()}; {self.text()[-500:]}")
+        if not self.workload.steady:
+            return state == "running"
+        return any(self.workload.steady in line.text for line in list(self.follower.lines))
+
+    def text(self) -> str:
+        return "\n".join(line.text for line in list(self.follower.lines))
+
+    def iterations(self) -> list[report.Iteration]:
+        """On this machine's clock; empty for a program that does not tell them."""
+        lines = list(self.follower.lines)
+        raw, offsets = [], []
+        for line in lines:
+            if match := LINE.match(line.text):
+                index, start, duration = int(match[1]), int(match[2]) / 1e6, int(match[3]) / 1e6
+                raw.append(report.Iteration(index, start, duration))
+                offsets.append(line.arrived - start - duration)
+        return report.shifted(raw, min(offsets)) if raw else []
+
+    def added_job_time_s(self, migration: Json) -> float | None:
+        """By the iterations around the move. What rank 0's own clock lost is added where its VM moved."""
+        begin, end = report.parse_time(migration["started"]), report.parse_time(migration["ended"])
+        near = [one for one in self.iterations() if begin - 15 < one.start < end + 15]
+        cost = report.added_job_time(near, begin, end)
+        if cost is None:
+            return None
+        lost = migration["downtime_ms"]["guest"] if migration["vm"] == self.vms[0] else 0
+        return float(cost["added_job_time_s"]) + (lost or 0) / 1000
+
+    def end(self) -> None:
+        """Ends it; a program that judges itself must have been right."""
+        if self.workload.verdict:
+            (self.cluster.state / "jobs" / self.id / "enough").touch()
+            wait_until(lambda: self.row()["state"] in ("succeeded", "failed", "cancelled"), f"{self.id} ends")
+            if self.row()["state"] != "succeeded" or self.workload.verdict not in self.text():
+                raise AssertionError(f"{self.workload.name} went wrong: {self.row()}; {self.text()[-500:]}")
+            return
+        self.cluster.finish(self.cluster.submit("POST", f"jobs/{self.id}:cancel"), outcome="cancelled")
+
+
+def summary(values: list[float]) -> dict[str, Any]:
+    """Median, p95 and the largest of absolute values."""
+    ordered = sorted(abs(value) for value in values)
+    if not ordered:
+        return {"count": 0}
+    at = [ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.95)]
+    return {"count": len(ordered), "median": round(at[0], 4), "p95": round(at[1], 4), "max": round(ordered[-1], 4)}
