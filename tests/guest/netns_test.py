@@ -27,7 +27,7 @@ def ip(*arguments: str) -> None:
 
 def can_make_namespaces() -> str:
     """Empty, or why not."""
-    for tool in ("ip", "unshare", "mpirun"):
+    for tool in ("ip", "nsenter", "unshare", "mpirun"):
         if not shutil.which(tool):
             return f"{tool} is not installed"
     if os.geteuid() != 0:
@@ -125,7 +125,8 @@ class Mpirun(unittest.TestCase):
             own = self.folder / f"h{number}"
             own.mkdir()
             # A host name of its own: Open MPI takes hosts of one name for one host.
-            guestd = Guestd(prefix=("ip", "netns", "exec", host, "unshare", "--uts", "sh", "-c",
+            # Not by `ip netns exec`: that changes the propagation of "/", which a chroot refuses.
+            guestd = Guestd(prefix=("nsenter", f"--net=/run/netns/{host}", "unshare", "--uts", "sh", "-c",
                                     f'hostname h{number}; exec "$@"', "sh"),
                             address=f"10.98.0.{number}", folder=str(own), port=7411)
             self.addCleanup(guestd.stop)
