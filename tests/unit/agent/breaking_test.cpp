@@ -80,11 +80,11 @@ TEST_F(Breaking, GoneThenBackOnTheSamePort) {
   ASSERT_TRUE(driver->resume(full_key()).ok());
   agent->signal(SIGKILL);
   EXPECT_EQ(agent->wait_exit(), 128 + SIGKILL);
-  // gRPC may not have seen yet that the connection ended; what it then sends has an unknown outcome.
+  // gRPC may not have seen yet that the connection ended; what it then sends has an unknown
+  // outcome.
   const auto first = driver->resume(full_key());
   ASSERT_FALSE(first.ok());
-  EXPECT_TRUE(first.error().code == Code::Unavailable ||
-              first.error().code == Code::OutcomeUnknown)
+  EXPECT_TRUE(first.error().code == Code::Unavailable || first.error().code == Code::OutcomeUnknown)
       << first.error().text();
   // From then on none of these leaves.
   for (int i = 0; i < 3; ++i) {
