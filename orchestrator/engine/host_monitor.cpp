@@ -186,12 +186,16 @@ void HostMonitor::copy_is_back(Vm vm) {
 }
 
 void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row) {
-  // A copy of a VM whose row names another host: left by a migration whose source or destination
-  // was silent at its end. The row is the truth, so this copy must not stay; one that runs is ended
-  // only if the true one is known to run as well, for else it may be the only one left.
+  // A copy of a VM whose row names another host, or none, or is of a later incarnation: left by an
+  // operation for which this host was silent at its end. The row is the truth, so this copy must
+  // not stay. It is ended only when it can't be the last one: the true one is known to run, or the
+  // row says that this incarnation has ended.
   const bool same = row && row->uuid == copy.key.uuid;
   const bool true_one_runs = same && row->host && row->state == VmState::Running;
-  if (true_one_runs) {
+  const bool has_ended =
+      same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
+  const bool must_go = true_one_runs || has_ended || (row && !same);
+  if (must_go) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);
     if (driver) {
       context_.ports.executor.run("host/" + host.id.value, [driver = *driver, key = copy.key] {
@@ -206,9 +210,9 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   const std::string what = std::string(to_string(copy.copy));
   context_.ports.log.warn("hosts", "host '" + host.id.value + "' has a stray copy of VM '" +
                                        copy.key.id.value + "' (" + what + ")" +
-                                       (true_one_runs ? "; it is being ended" : ""));
+                                       (must_go ? "; it is being ended" : ""));
   const nlohmann::json data{
-      {"host", host.id.value}, {"uuid", copy.key.uuid}, {"copy", what}, {"ended", true_one_runs}};
+      {"host", host.id.value}, {"uuid", copy.key.uuid}, {"copy", what}, {"ended", must_go}};
   (void)context_.ports.store.write([&](store::Transaction& tx) {
     return emit(tx, context_.ports.clock, "vm", copy.key.id.value, "vm.stray", data.dump());
   });

@@ -52,7 +52,9 @@ class VmMigrate final : public Task {
   }
 
   void on_cancel() override {
-    if (state() == State::PreCopying) cancel_sending("cancelled by the user");
+    // Before the source is known to send, a cancel could overtake the beginning and be lost: the
+    // first poll asks for it then.
+    if (state() == State::PreCopying && sends_) cancel_sending("cancelled by the user");
   }
 
  private:
@@ -173,6 +175,7 @@ class VmMigrate final : public Task {
     if (!status) return source_is_silent(status.error());
     silent_since_.reset();
     if (status->phase != OutgoingPhase::None) keep(*status);
+    sends_ = true;
     switch (status->phase) {
       case OutgoingPhase::PreCopying:
         if (clock().wall_now() > operation().deadline && !gave_up_) {
@@ -551,6 +554,7 @@ class VmMigrate final : public Task {
   std::string note_;  // why it is ending, when it ends badly
   std::optional<Code> note_code_;
   std::string console_;
+  bool sends_ = false;    // the source answered that it does
   bool gave_up_ = false;  // the source was asked to stop
   bool paused_ = false;   // the source's copy was seen paused
   double best_ = 0;

@@ -25,9 +25,21 @@ def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
+def inside(name: str) -> tuple[str, ...]:
+    """The words before a command that put it into a namespace.
+
+    Not `ip netns exec` or `ip -n`: they change the propagation of "/", which a chroot refuses.
+    """
+    return ("nsenter", f"--net=/run/netns/{name}")
+
+
+def ip_in(name: str, *arguments: str) -> None:
+    subprocess.run([*inside(name), "ip", *arguments], check=True, capture_output=True, text=True)
+
+
 def can_make_namespaces() -> str:
     """Empty, or why not."""
-    for tool in ("ip", "unshare", "mpirun"):
+    for tool in ("ip", "nsenter", "unshare", "mpirun"):
         if not shutil.which(tool):
             return f"{tool} is not installed"
     if os.geteuid() != 0:
@@ -46,9 +58,9 @@ class Network:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.switch = self.add("sw")
-        ip("-n", self.switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
-        ip("-n", self.switch, "addr", "add", "10.98.0.254/24", "dev", "br0")
-        ip("-n", self.switch, "link", "set", "br0", "up")
+        ip_in(self.switch, "link", "add", "br0", "type", "bridge", "forward_delay", "0")
+        ip_in(self.switch, "addr", "add", "10.98.0.254/24", "dev", "br0")
+        ip_in(self.switch, "link", "set", "br0", "up")
         self.hosts = [self.add_host(number) for number in range(1, HOSTS + 1)]
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -58,16 +70,16 @@ class Network:
         name = f"mg-{os.getpid()}-{suffix}"
         ip("netns", "add", name)
         self.names.append(name)
-        ip("-n", name, "link", "set", "lo", "up")
+        ip_in(name, "link", "set", "lo", "up")
         return name
 
     def add_host(self, number: int) -> str:
         name = self.add(f"h{number}")
-        ip("-n", self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name",
+        ip_in(self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name",
            "eth0", "netns", name)
-        ip("-n", self.switch, "link", "set", f"port{number}", "master", "br0", "up")
-        ip("-n", name, "addr", "add", f"10.98.0.{number}/24", "dev", "eth0")
-        ip("-n", name, "link", "set", "eth0", "up")
+        ip_in(self.switch, "link", "set", f"port{number}", "master", "br0", "up")
+        ip_in(name, "addr", "add", f"10.98.0.{number}/24", "dev", "eth0")
+        ip_in(name, "link", "set", "eth0", "up")
         return name
 
     def enter(self, path: str | int) -> None:
@@ -125,7 +137,7 @@ class Mpirun(unittest.TestCase):
             own = self.folder / f"h{number}"
             own.mkdir()
             # A host name of its own: Open MPI takes hosts of one name for one host.
-            guestd = Guestd(prefix=("ip", "netns", "exec", host, "unshare", "--uts", "sh", "-c",
+            guestd = Guestd(prefix=(*inside(host), "unshare", "--uts", "sh", "-c",
                                     f'hostname h{number}; exec "$@"', "sh"),
                             address=f"10.98.0.{number}", folder=str(own), port=7411)
             self.addCleanup(guestd.stop)

@@ -236,8 +236,9 @@ class FullDisk(unittest.TestCase):
         disk = pathlib.Path(folder.name) / "disk"
         disk.mkdir()
         # A small disk that only this mare-guestd sees; we look at it through its root.
-        prefix = ("unshare", "--mount", "sh", "-c",
-                  f'mount -t tmpfs -o size=64k tmpfs {disk} && exec "$@"', "sh")
+        prefix = ("unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
+                  # A chroot's "/" is no mount; then it is the chroot's maker who has made all private.
+                  f'mount --make-rprivate / 2>/dev/null; mount -t tmpfs -o size=64k tmpfs {disk} && exec "$@"', "sh")
         self.guestd = Guestd(prefix=prefix, folder=folder.name)
         self.addCleanup(self.guestd.stop)
         self.directory = disk / "job"
