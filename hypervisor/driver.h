@@ -65,11 +65,11 @@ struct HostFacts {
 
 /// How far the source is with sending one VM.
 enum class OutgoingPhase : std::uint8_t {
-  None,        // no migration of this VM is known here
-  PreCopying,  // rounds are sent, the VM runs here
-  Switching,   // the VM is paused here for the last round
-  PostCopying, // the VM runs at the destination and fetches its pages from here: no way back
-  Completed,   // the hypervisor says that the destination has it
+  None,         // no migration of this VM is known here
+  PreCopying,   // rounds are sent, the VM runs here
+  Switching,    // the VM is paused here for the last round
+  PostCopying,  // the VM runs at the destination and fetches its pages from here: no way back
+  Completed,    // the hypervisor says that the destination has it
   Failed,
   Cancelled,
 };
