@@ -78,6 +78,7 @@ struct Estimate {
   double value = 0;
   double low = 0;
   double high = 0;
+  double model = 0;  // before past moves corrected it; what is learned from it later
 };
 
 /// What one strategy would cost.

@@ -1,0 +1,196 @@
+#include "orchestrator/policy/choice.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <limits>
+
+namespace mare::policy {
+namespace {
+
+// Differences smaller than these nobody can rely on.
+constexpr double kSameAdded_s = 0.05;
+constexpr double kSameShare = 0.03;
+
+using Estimates = std::vector<StrategyEstimate>;
+using Indices = std::vector<std::size_t>;
+
+std::string number(double value, const char* unit) {
+  std::array<char, 48> text{};
+  const int digits = value < 9.995 ? 2 : (value < 99.95 ? 1 : 0);
+  std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, unit);
+  return text.data();
+}
+
+std::string name(const StrategyEstimate& estimate) {
+  return std::string(to_string(estimate.forecast.strategy));
+}
+
+std::string capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+bool returns_never(const StrategyEstimate& estimate) {
+  return estimate.forecast.strategy == Strategy::PostCopy ||
+         estimate.forecast.strategy == Strategy::Hybrid;
+}
+
+Indices possible(const Estimates& estimates) {
+  Indices out;
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    if (estimates[i].forecast.why_not.empty()) out.push_back(i);
+  }
+  return out;
+}
+
+/// Keeps those whose figure is the least, or not worth telling apart from it.
+template <typename Figure>
+Indices least(const Indices& among, double same, Figure figure) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const std::size_t i : among) best = std::min(best, figure(i));
+  Indices out;
+  for (const std::size_t i : among) {
+    if (figure(i) <= best + std::max(same, kSameShare * best)) out.push_back(i);
+  }
+  return out;
+}
+
+std::size_t best_of(const Situation& situation, const Estimates& estimates, Indices among) {
+  const auto added = [&](std::size_t i) { return estimates[i].forecast.added_job_time_s.value; };
+  const auto bytes = [&](std::size_t i) { return estimates[i].forecast.sent_bytes.value; };
+  const auto time = [&](std::size_t i) { return estimates[i].forecast.total_time_s.value; };
+  const auto risk = [&](std::size_t i) { return returns_never(estimates[i]) ? 1.0 : 0.0; };
+  const MovePolicy& policy = situation.input.policy;
+  if (policy.priority == Priority::LeastTraffic) {
+    among = least(least(among, 0, bytes), kSameAdded_s, added);
+    return least(least(among, 0.5, risk), 0, bytes).front();
+  }
+  if (policy.priority == Priority::ByDeadline && !policy.time_limit) among = least(among, 0, time);
+  among = least(least(among, kSameAdded_s, added), 0.5, risk);
+  return least(among, 0, bytes).front();
+}
+
+/// "6.1 s of added job time, 12 s in all, 140 MB, 85 ms of downtime".
+std::string figures(const Situation& situation, const StrategyForecast& forecast) {
+  return say_time(forecast.added_job_time_s.value) +
+         (situation.input.job ? " of added job time" : " of the VM's time lost") + " (at most " +
+         say_time(forecast.added_job_time_s.high) + "), " + say_time(forecast.total_time_s.value) +
+         " in all, " + say_bytes(forecast.sent_bytes.value) + ", " +
+         say_time(forecast.downtime_s.value) + " of downtime";
+}
+
+std::string runner_up(const Situation& situation, const Estimates& estimates, std::size_t taken) {
+  Indices rest = possible(estimates);
+  std::erase(rest, taken);
+  if (rest.empty()) return "nothing else is possible";
+  const auto& next = estimates[best_of(situation, estimates, rest)];
+  return "the next best, " + name(next) + ", would take " +
+         say_time(next.forecast.added_job_time_s.value) + " of it, " +
+         say_time(next.forecast.total_time_s.value) + " in all and " +
+         say_bytes(next.forecast.sent_bytes.value);
+}
+
+Choice do_not_move(std::string why) {
+  return {std::nullopt, "Do not move: " + std::move(why)};
+}
+
+/// Nothing is possible: the reason of the one that comes nearest.
+Choice nothing_possible(const Situation& situation, const Estimates& estimates) {
+  Indices offered;
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    if (estimates[i].forecast.offered) offered.push_back(i);
+  }
+  if (offered.empty()) {
+    const std::string why = estimates.empty() ? "" : estimates.front().forecast.why_not;
+    return do_not_move("no strategy is offered by both hosts" +
+                       (why.empty() ? "" : " (" + name(estimates.front()) + ": " + why + ")"));
+  }
+  const auto& nearest = estimates[best_of(situation, estimates, offered)];
+  return do_not_move("no strategy keeps the policy; the nearest, " + name(nearest) +
+                     ", is out: " + nearest.forecast.why_not);
+}
+
+Choice choose_manual(const Situation& situation, const Estimates& estimates) {
+  const auto wanted = situation.input.policy.strategy;
+  if (!wanted) return do_not_move("the policy is manual and names no strategy");
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    const auto& forecast = estimates[i].forecast;
+    if (forecast.strategy != *wanted) continue;
+    if (!forecast.offered) {
+      return do_not_move(name(estimates[i]) +
+                         " was asked for and is not offered: " + forecast.why_not);
+    }
+    const std::string warning =
+        forecast.converges ? "" : ", and would not end by itself: these are the figures of a stop";
+    return {i, capital(name(estimates[i])) + " was asked for: " + figures(situation, forecast) +
+                   warning};
+  }
+  return do_not_move(std::string(to_string(*wanted)) + " was asked for and is not offered");
+}
+
+std::string dirty_against_link(const Situation& situation) {
+  const double rate = situation.middle.dirty_rate(1);
+  return "the guest writes " + say_bytes(rate) + "/s, the link carries " +
+         say_bytes(situation.input.link.goodput.value) + "/s";
+}
+
+std::string out_by_time(const MovePolicy& policy, const StrategyEstimate& estimate) {
+  if (!policy.time_limit) return "";
+  const double limit = policy.time_limit->count();
+  const Estimate& time = estimate.forecast.total_time_s;
+  if (policy.priority == Priority::ByDeadline && time.high > limit) {
+    return "it may take " + say_time(time.high) + ", and the time limit is " + say_time(limit);
+  }
+  if (estimate.replay.cancelled || (policy.at_limit == LimitAction::Cancel && time.value > limit)) {
+    return "it would be cancelled at its time limit of " + say_time(limit);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string say_time(double seconds) {
+  return seconds < 0.9995 ? number(std::max(0.0, seconds * 1000), "ms") : number(seconds, "s");
+}
+
+std::string say_bytes(double bytes) {
+  if (bytes >= 1e9) return number(bytes / 1e9, "GB");
+  return bytes >= 1e6 ? number(bytes / 1e6, "MB") : number(bytes / 1e3, "kB");
+}
+
+std::string ruled_out(const Situation& situation, const StrategyEstimate& estimate) {
+  const MovePolicy& policy = situation.input.policy;
+  if (policy.priority == Priority::Manual) return "";
+  if (!(situation.input.link.goodput.value > 0)) return "the link was not measured";
+  if (!estimate.forecast.converges && (!policy.time_limit || estimate.replay.cancelled)) {
+    return "it would not end by itself: " + dirty_against_link(situation);
+  }
+  if (auto why = out_by_time(policy, estimate); !why.empty()) return why;
+  if (policy.downtime_limit) {
+    const double limit = std::chrono::duration<double>(*policy.downtime_limit).count();
+    const double downtime = estimate.forecast.downtime_s.value;
+    if (downtime > limit) {
+      return "its downtime of " + say_time(downtime) + " is over the limit of " + say_time(limit);
+    }
+  }
+  return "";
+}
+
+Choice choose(const Situation& situation, const Estimates& estimates) {
+  const MovePolicy& policy = situation.input.policy;
+  if (policy.priority == Priority::Manual) return choose_manual(situation, estimates);
+  const Indices among = possible(estimates);
+  if (among.empty()) return nothing_possible(situation, estimates);
+  const std::size_t taken = best_of(situation, estimates, among);
+  const std::string watched =
+      situation.middle.watched() ? "" : "; how the VM writes was not watched, so this is a guess";
+  return {taken, capital(name(estimates[taken])) + " for " +
+                     std::string(to_string(policy.priority)) + ": " +
+                     figures(situation, estimates[taken].forecast) + "; " +
+                     runner_up(situation, estimates, taken) + watched};
+}
+
+}  // namespace mare::policy

@@ -1,0 +1,185 @@
+#include "orchestrator/policy/correction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "orchestrator/policy/statistics.h"
+
+namespace mare::policy {
+namespace {
+
+// Weight of what was known before, in moves.
+constexpr double kPriorMoves = 1.5;
+constexpr double kPriorSpreadMoves = 4;
+// Older ones tell of another load, another version.
+constexpr std::size_t kMostMoves = 40;
+// Beyond these something else went wrong than the model.
+constexpr double kLeastFactor = 0.25;
+constexpr double kMostFactor = 4;
+
+/// Deviations before anything was learned: a share of the value, and seconds or bytes.
+struct Prior {
+  double relative = 0;
+  double absolute = 0;
+};
+
+Prior prior_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TotalTime:
+      return {0.04, 0.05};
+    case Quantity::SentBytes:
+      return {0.03, 0.25e6};
+    case Quantity::Downtime:
+      return {0.10, 0.025};
+    case Quantity::AddedJobTime:
+      return {0.20, 0.05};
+  }
+  return {};
+}
+
+bool paused(Strategy strategy) {
+  return strategy == Strategy::StopAndCopy || strategy == Strategy::CheckpointRestart;
+}
+
+bool by_factor(Quantity quantity, Strategy strategy) {
+  return quantity == Quantity::TotalTime || quantity == Quantity::SentBytes || paused(strategy);
+}
+
+/// What the model said before corrections of its day; without a record of that, what was said.
+double model_of(const Estimate& estimate) {
+  return estimate.model > 0 ? estimate.model : estimate.value;
+}
+
+struct Pair {
+  const PastMove* move = nullptr;
+  double model = 0;
+  double actual = 0;
+};
+
+std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
+  std::vector<Pair> out;
+  for (auto move = past.rbegin(); move != past.rend() && out.size() < kMostMoves; ++move) {
+    if (move->forecast.strategy != place.strategy || !move->forecast.converges) continue;
+    const auto actual = outcome_of(*move, quantity);
+    const double model = model_of(estimate_of(move->forecast, quantity));
+    if (!actual || !std::isfinite(*actual) || !(model >= 0)) continue;
+    if (by_factor(quantity, place.strategy) && !(model > 0 && *actual > 0)) continue;
+    out.push_back({&*move, model, *actual});
+  }
+  return out;
+}
+
+bool same_hosts(const PastMove& move, const Place& place) {
+  return move.source == place.source && move.destination == place.destination;
+}
+
+/// How near a past move is: 0 any, 1 between the same hosts, 2 also of the same program.
+int nearness(const PastMove& move, const Place& place) {
+  if (!same_hosts(move, place)) return 0;
+  return move.program == place.program ? 2 : 1;
+}
+
+void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior) {
+  // In units of the prior's own width at that value: one number for small and large moves.
+  std::vector<double> residuals;
+  for (const auto& pair : pairs) {
+    const double said = out.factor * pair.model + out.offset;
+    const double unit = std::hypot(prior.relative * said, prior.absolute);
+    residuals.push_back((pair.actual - said) / unit);
+  }
+  double squares = 0;
+  if (!residuals.empty()) {
+    std::vector<double> sizes;
+    for (const double residual : residuals) sizes.push_back(std::abs(residual));
+    // The middle is known only so well, and the interval has to hold outliers, too.
+    const double by_most = quantile(sizes, 0.9) / 1.645;
+    squares = std::pow(std::max(median(sizes) / 0.6745, by_most), 2);
+  }
+  const double n = static_cast<double>(residuals.size());
+  const double scale = std::sqrt((n * squares + kPriorSpreadMoves) / (n + kPriorSpreadMoves));
+  out.relative = prior.relative * scale;
+  out.absolute = prior.absolute * scale;
+}
+
+}  // namespace
+
+const Estimate& estimate_of(const StrategyForecast& forecast, Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TotalTime:
+      return forecast.total_time_s;
+    case Quantity::SentBytes:
+      return forecast.sent_bytes;
+    case Quantity::Downtime:
+      return forecast.downtime_s;
+    case Quantity::AddedJobTime:
+      break;
+  }
+  return forecast.added_job_time_s;
+}
+
+std::optional<double> outcome_of(const PastMove& move, Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TotalTime:
+      return move.total_time_s;
+    case Quantity::SentBytes:
+      return move.sent_bytes;
+    case Quantity::Downtime:
+      return move.downtime_s;
+    case Quantity::AddedJobTime:
+      break;
+  }
+  return move.added_job_time_s;
+}
+
+Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
+  const bool factor = by_factor(quantity, place.strategy);
+  const auto pairs = usable(past, place, quantity);
+  double known = 0;  // log of the factor, or the offset
+  for (int level = 0; level <= 2; ++level) {
+    std::vector<double> off;
+    for (const auto& pair : pairs) {
+      if (nearness(*pair.move, place) < level) continue;
+      off.push_back(factor
+                        ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
+                        : pair.actual - pair.model);
+    }
+    const double n = static_cast<double>(off.size());
+    if (!off.empty()) known = (n * median(off) + kPriorMoves * known) / (n + kPriorMoves);
+  }
+  Correction out;
+  (factor ? out.factor : out.offset) = factor ? std::exp(known) : known;
+  // The spread is that of the nearest moves, once there are enough of them to tell.
+  std::vector<Pair> near = pairs;
+  for (int level = 2; level >= 1; --level) {
+    std::vector<Pair> here;
+    for (const auto& pair : pairs) {
+      if (nearness(*pair.move, place) >= level) here.push_back(pair);
+    }
+    if (here.size() >= 5) {
+      near = here;
+      break;
+    }
+  }
+  out.moves = static_cast<int>(pairs.size());
+  spread(out, near, prior_of(quantity));
+  return out;
+}
+
+Estimate apply(const Correction& correction, double model, double low, double high) {
+  Estimate out;
+  out.model = model;
+  const auto corrected = [&correction](double value) {
+    return std::max(0.0, correction.factor * value + correction.offset);
+  };
+  out.value = corrected(model);
+  const double noise =
+      kTwoSided95 * std::hypot(correction.relative * out.value, correction.absolute);
+  const double below = std::max(0.0, out.value - corrected(std::min({low, model, high})));
+  const double above = std::max(0.0, corrected(std::max({low, model, high})) - out.value);
+  out.low = std::max(0.0, out.value - std::hypot(below, noise));
+  out.high = out.value + std::hypot(above, noise);
+  return out;
+}
+
+}  // namespace mare::policy

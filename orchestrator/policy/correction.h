@@ -1,0 +1,50 @@
+// What past moves teach: how far forecasts were off, by pair of hosts, strategy and program, and
+// how much that varied.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "orchestrator/policy/forecast.h"
+
+namespace mare::policy {
+
+enum class Quantity { TotalTime, SentBytes, Downtime, AddedJobTime };
+inline constexpr std::array kQuantities{Quantity::TotalTime, Quantity::SentBytes,
+                                        Quantity::Downtime, Quantity::AddedJobTime};
+
+const Estimate& estimate_of(const StrategyForecast& forecast, Quantity quantity);
+/// None: it was not measured.
+std::optional<double> outcome_of(const PastMove& move, Quantity quantity);
+
+/// corrected = factor * model + offset; deviation is what is left then, as a share of the value
+/// plus an absolute part (1 standard deviation).
+struct Correction {
+  double factor = 1;
+  double offset = 0;
+  double relative = 0;
+  double absolute = 0;
+  int moves = 0;  // that it was learned from
+};
+
+/// Where the next move belongs.
+struct Place {
+  HostId source;
+  HostId destination;
+  Strategy strategy = Strategy::PreCopy;
+  std::string program;
+};
+
+/// Starts from the defaults and goes from all moves of the strategy, over those between the two
+/// hosts, to those of the same program there: at each step the median, weighed against what was
+/// known before it by the number of moves.
+/// Time and bytes are corrected by a factor; downtime and added job time of a live move by an
+/// offset (what a switch costs beside its pages does not grow with them), of a paused one by a
+/// factor.
+Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity);
+
+/// `low` and `high`: what the model says at the ends of the cycles' range.
+Estimate apply(const Correction& correction, double model, double low, double high);
+
+}  // namespace mare::policy

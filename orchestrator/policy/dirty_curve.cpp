@@ -1,0 +1,185 @@
+#include "orchestrator/policy/dirty_curve.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "orchestrator/policy/statistics.h"
+
+namespace mare::policy {
+namespace {
+
+using Knot = MonotoneCurve::Knot;
+
+constexpr std::size_t kMostKnots = 96;
+// Two looks this close in progress are one knot.
+constexpr double kSameProgress = 0.02;
+// A single cycle says nothing of the spread: this share of D then, and as the weight of two cycles
+// of 5% beside those that were seen.
+constexpr double kUnknownSpread = 0.10;
+constexpr double kPriorSpread = 0.05;
+constexpr double kPriorCycles = 2;
+// A VM that nobody watched: a tenth of its memory in use is rewritten in kGuessWindow; at best
+// nothing, at worst all of it.
+constexpr double kGuessShare = 0.1;
+constexpr double kGuessWindow = 10;
+
+double seconds(Microseconds span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+/// One cycle's D over progress; over wall time if its vCPUs were not seen to run at all.
+struct CycleCurve {
+  MonotoneCurve curve;
+  double reach = 0;
+  double share = 1;
+  double wall = 0;
+};
+
+std::optional<CycleCurve> curve_of(const DirtyCycle& cycle) {
+  if (cycle.points.empty()) return std::nullopt;
+  const auto& last = cycle.points.back();
+  const bool ran = last.progress.count() > 0;
+  std::vector<Knot> knots{{0, 0}};
+  for (const auto& point : cycle.points) {
+    knots.push_back(
+        {seconds(ran ? point.progress : point.wall), static_cast<double>(point.unique.count)});
+  }
+  CycleCurve out;
+  out.reach = knots.back().x;
+  out.wall = seconds(last.wall);
+  if (!(out.reach > 0) || !(out.wall > 0)) return std::nullopt;
+  out.share = ran ? seconds(last.progress) / out.wall : 1;
+  out.curve = MonotoneCurve(std::move(knots));
+  return out;
+}
+
+std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles) {
+  std::vector<CycleCurve> out;
+  for (const auto& cycle : cycles) {
+    if (auto curve = curve_of(cycle)) out.push_back(std::move(*curve));
+  }
+  return out;
+}
+
+/// Where the merged curve gets its knots: where cycles have theirs, thinned.
+std::vector<double> grid_of(const std::vector<CycleCurve>& cycles) {
+  std::vector<double> all;
+  for (const auto& cycle : cycles) {
+    for (const auto& knot : cycle.curve.knots()) all.push_back(knot.x);
+  }
+  std::sort(all.begin(), all.end());
+  double same = kSameProgress;
+  std::vector<double> out;
+  do {
+    out.clear();
+    for (const double x : all) {
+      if (x > 0 && (out.empty() || x > out.back() * (1 + same))) out.push_back(x);
+    }
+    same *= 2;
+  } while (out.size() > kMostKnots);
+  return out;
+}
+
+/// Unique bytes of the cycles that got that far; empty when fewer than half of them did.
+std::vector<double> values_at(const std::vector<CycleCurve>& cycles, double progress) {
+  std::vector<double> out;
+  for (const auto& cycle : cycles) {
+    if (cycle.reach >= progress * (1 - kSameProgress)) out.push_back(cycle.curve.at(progress));
+  }
+  if (2 * out.size() < cycles.size()) out.clear();
+  return out;
+}
+
+double spread_of(const std::vector<double>& values, double middle) {
+  const double n = static_cast<double>(values.size());
+  if (values.size() < 2) return kUnknownSpread * middle;
+  const double seen = robust_deviation(values);
+  const double prior = kPriorSpread * middle;
+  return std::sqrt((n * seen * seen + kPriorCycles * prior * prior) / (n + kPriorCycles));
+}
+
+double with_band(double middle, double spread, Band band) {
+  if (band == Band::Low) return std::max(0.0, middle - kTwoSided95 * spread);
+  return band == Band::High ? middle + kTwoSided95 * spread : middle;
+}
+
+std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
+  std::vector<Knot> out{{0, 0}};
+  for (const double x : grid_of(cycles)) {
+    const auto values = values_at(cycles, x);
+    if (values.empty()) break;
+    const double middle = median(values);
+    out.push_back({x, with_band(middle, spread_of(values, middle), band)});
+  }
+  return out;
+}
+
+std::vector<Knot> guess(double in_use, Band band) {
+  if (band == Band::Low) return {{0, 0}, {kGuessWindow, 0}};
+  const double wws = band == Band::High ? in_use : kGuessShare * in_use;
+  return {{0, 0}, {kGuessWindow, wws}, {2 * kGuessWindow, wws}};
+}
+
+}  // namespace
+
+DirtyCurve::DirtyCurve(std::vector<Knot> knots, double share, double total_bytes)
+    : curve_(std::move(knots)), share_(share), total_(total_bytes) {
+  for (const auto& knot : curve_.knots()) {
+    const double here = bytes(knot.x);
+    wws_ = here;
+    if (!(knot.x > 0) || 2 * knot.x > curve_.knots().back().x) continue;
+    if (bytes(2 * knot.x) - here < 0.1 * here) {
+      flattens_ = true;
+      wws_ = bytes(2 * knot.x);
+      break;
+    }
+  }
+}
+
+DirtyCurve DirtyCurve::from(const MemoryProfile& profile, Band band) {
+  const auto total = static_cast<double>(profile.total.count);
+  const auto cycles = curves_of(profile.cycles);
+  if (cycles.empty()) {
+    DirtyCurve out(guess(static_cast<double>((profile.total - profile.zero).count), band), 1,
+                   total);
+    out.watched_ = false;
+    return out;
+  }
+  std::vector<double> shares;
+  for (const auto& cycle : cycles) shares.push_back(cycle.share);
+  return DirtyCurve(merge(cycles, band), median(shares), total);
+}
+
+double DirtyCurve::bytes(double progress_s) const {
+  return progress_s <= 0 ? 0 : std::min(total_, curve_.at(progress_s));
+}
+
+double DirtyCurve::progress_for(double wanted) const {
+  if (wanted <= 0) return 0;
+  double high = curve_.empty() ? 1 : std::max(1e-3, curve_.knots().back().x);
+  while (bytes(high) < wanted) {
+    high *= 2;
+    if (high > kNever) return kNever;
+  }
+  double low = 0;
+  for (int i = 0; i < 60 && high - low > 1e-9 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (bytes(middle) < wanted ? low : high) = middle;
+  }
+  return high;
+}
+
+double DirtyCurve::in_both(double first_s, double second_s) const {
+  const double first = bytes(first_s);
+  const double second = bytes(second_s);
+  return std::clamp(first + second - bytes(first_s + second_s), 0.0, std::min(first, second));
+}
+
+double DirtyCurve::dirty_rate(double wall_s) const {
+  return wall_s > 0 ? bytes(share_ * wall_s) / wall_s : 0;
+}
+
+}  // namespace mare::policy

@@ -1,0 +1,70 @@
+// D(t): unique bytes that a guest writes in t seconds of its own progress (vCPU time), merged from
+// the cycles of the dirty-page log. The input of every forecast (replay.h).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "orchestrator/core/units.h"
+#include "orchestrator/model/forecast.h"
+#include "orchestrator/policy/monotone_curve.h"
+
+namespace mare::policy {
+
+/// Where D(t) of one window to come is to be looked for: the middle of the cycles that were seen,
+/// or the ends of their 95% range.
+enum class Band { Low, Middle, High };
+
+class DirtyCurve {
+ public:
+  /// Median and spread over the cycles at each progress that at least half of them reached.
+  static DirtyCurve from(const MemoryProfile& profile, Band band = Band::Middle);
+  /// From knots of progress (s) and unique bytes, for tests and baselines. `share`: vCPU seconds a
+  /// second of wall time. Never above total_bytes.
+  DirtyCurve(std::vector<MonotoneCurve::Knot> knots, double share, double total_bytes);
+
+  /// D(progress_s). After the last knot along the last slope, never above the memory's size.
+  double bytes(double progress_s) const;
+  /// The least progress in which that much is written; what the curve never reaches takes kNever.
+  double progress_for(double bytes) const;
+  /// Bytes written in both of two adjoining windows: D(a) + D(b) - D(a + b), as windows of one
+  /// length look alike wherever they begin.
+  double in_both(double first_s, double second_s) const;
+
+  double share() const { return share_; }
+  double total_bytes() const { return total_; }
+  /// WWS: D where twice the progress adds less than a tenth; if it never flattens, the last D.
+  double wws_bytes() const { return wws_; }
+  bool flattens() const { return flattens_; }
+  /// Unique bytes a second of wall time in a window of `wall_s`, the guest running freely.
+  double dirty_rate(double wall_s) const;
+  /// False: no cycle was seen, and the curve is a guess (see dirty_curve.cpp).
+  bool watched() const { return watched_; }
+
+  static constexpr double kNever = 1e12;  // s
+
+ private:
+  MonotoneCurve curve_;
+  double share_ = 1;
+  double total_ = 0;
+  double wws_ = 0;
+  bool flattens_ = false;
+  bool watched_ = true;
+};
+
+/// A time at which the VM is going to write less than usual.
+struct Trough {
+  WallTime at{0};
+  Seconds period{0};  // the writing repeats after it
+  double bytes = 0;   // written in a window of kTroughWindow then
+  double usual = 0;   // and at the median
+};
+inline constexpr double kTroughWindow = 5;  // s of wall time: as the log is read in every cycle
+
+/// Looks for a period in the cycles' history (autocorrelation of the bytes of each cycle's first
+/// kTroughWindow) and tells when the next trough begins, at the earliest `now`, at the latest
+/// `deadline`. None: too short a history, no period, or no trough below 7/10 of the usual.
+std::optional<Trough> next_trough(const std::vector<DirtyCycle>& cycles, WallTime now,
+                                  WallTime deadline);
+
+}  // namespace mare::policy

@@ -1,0 +1,51 @@
+// Several VMs in one operation: which first, and how many at once. Moves that share a link lengthen
+// each other, and ranks of one job stall it together or one after the other.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "orchestrator/core/ids.h"
+#include "orchestrator/model/forecast.h"
+
+namespace mare::policy {
+
+/// One VM to move, with the forecast of the strategy that was chosen for it alone.
+struct WantedMove {
+  VmId vm;
+  HostId source;
+  HostId destination;
+  std::optional<JobId> job;
+  StrategyForecast forecast;
+};
+
+struct MoveCaps {
+  int per_host = 2;  // moves at once that leave a host or come to it
+  int per_link = 1;  // between the same two hosts in the same direction
+};
+
+struct PlannedMove {
+  std::size_t index = 0;    // into what was wanted
+  double total_time_s = 0;  // with what it shares its hosts' links with
+  double added_job_time_s = 0;
+};
+struct Wave {
+  double begins_s = 0;
+  double duration_s = 0;
+  std::vector<PlannedMove> moves;
+};
+struct MovePlan {
+  std::vector<Wave> waves;
+  double duration_s = 0;
+  /// Stalls of one job in one wave overlap, those of its ranks in different waves add up; summed
+  /// over all jobs, and over VMs without a job.
+  double added_job_time_s = 0;
+};
+
+/// Jobs that lose least go first (a job that waits for its move loses nothing meanwhile, and a plan
+/// that is stopped midway has done the most moves for its stalls); ranks of one job stay together
+/// as far as the caps allow. Every wanted move is in exactly one wave. Caps below 1 count as 1.
+MovePlan plan_moves(const std::vector<WantedMove>& wanted, const MoveCaps& caps);
+
+}  // namespace mare::policy

@@ -1,0 +1,110 @@
+#include "orchestrator/policy/replay.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace mare::policy {
+namespace {
+
+double live_rate(const ReplayInput& input) {
+  return std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
+}
+
+/// All pages once, with their headers.
+double wire_of_memory(const ReplayInput& input, const HypervisorCosts& costs) {
+  const double in_use = std::max(0.0, input.total_bytes - input.zero_bytes);
+  return in_use * (1 + costs.page_header_bytes / costs.page_bytes) +
+         input.zero_bytes * costs.zero_page_bytes / costs.page_bytes;
+}
+
+Replay stop_and_copy(const ReplayInput& input, const HypervisorCosts& costs) {
+  Replay out;
+  const double wire = wire_of_memory(input, costs);
+  const double pages_s = wire / live_rate(input) + input.zero_bytes / costs.zero_scan_rate;
+  out.downtime_s = pages_s + costs.switch_s + costs.device_bytes / input.link_rate;
+  out.total_time_s = costs.set_up_s + out.downtime_s;
+  out.sent_bytes = wire + costs.device_bytes;
+  out.rounds = {{costs.set_up_s, out.downtime_s, out.sent_bytes, 0, 0}};
+  return out;
+}
+
+/// Check, Trans and Restart of Neves 2009 (Eq. 5.4) with the transfer through shared storage: the
+/// source writes the file over the link, the destination reads it.
+Replay checkpoint_restart(const ReplayInput& input, const HypervisorCosts& costs) {
+  Replay out;
+  const double file = wire_of_memory(input, costs) + costs.device_bytes;
+  const double rate = std::min(input.link_rate, costs.file_rate);
+  const double save_s = file / rate + input.zero_bytes / costs.zero_scan_rate;
+  const double restore_s = file / rate + costs.restore_s;
+  out.downtime_s = save_s + restore_s + costs.switch_s;
+  out.total_time_s = costs.set_up_s + out.downtime_s;
+  out.sent_bytes = 2 * file;
+  out.rounds = {{costs.set_up_s, save_s, file, file, 0},
+                {costs.set_up_s + save_s, restore_s, file, 0, 0}};
+  return out;
+}
+
+}  // namespace
+
+PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
+                        const MissingPages& missing) {
+  PostCopyPhase out;
+  if (!(missing.rate > 0) || !(missing.wire_bytes > 0)) return out;
+  out.duration_s = missing.wire_bytes / missing.rate;
+  const double speed = input.curve->share() * input.destination_speed;
+  const double in_use = std::max(costs.page_bytes, input.total_bytes - input.zero_bytes);
+  const double hot = input.curve->bytes(missing.window_s);
+  const double fault_s =
+      costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / missing.rate;
+  // Missing pages that the guest has asked for after p of progress, if none had come by itself.
+  const auto asked = [&](double p) {
+    const double cold = input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
+    const double again =
+        hot > 0 ? input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot : 0;
+    return costs.touch_factor * (cold + again) / costs.page_bytes;
+  };
+  if (!(speed > 0)) return out;
+  // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
+  // background stream (its share so far is wall / duration) overtakes them.
+  const double step = out.duration_s * speed / 2000;
+  double wall = 0;
+  for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
+    const double come = wall / out.duration_s;
+    const double stall = (asked(p + step) - asked(p)) * (1 - come) * fault_s;
+    const double stalled = std::min(stall, out.duration_s - wall);
+    out.faulted_s += stalled * costs.fault_locality;
+    wall += step / speed + stalled;
+  }
+  return out;
+}
+
+Replay replay(const ReplayInput& input, const HypervisorCosts& costs) {
+  if (!(live_rate(input) > 0) || input.curve == nullptr) {
+    Replay out;
+    out.converges = false;
+    return out;
+  }
+  switch (input.sending.strategy) {
+    case Strategy::StopAndCopy:
+      return stop_and_copy(input, costs);
+    case Strategy::CheckpointRestart:
+      return checkpoint_restart(input, costs);
+    default:
+      return replay_rounds(input, costs);
+  }
+}
+
+std::optional<Milliseconds> hypervisor_downtime_limit(const MovePolicy& policy,
+                                                      const LinkMeasurement& link,
+                                                      const HypervisorCosts& costs) {
+  if (!policy.downtime_limit) return std::nullopt;
+  const double limit = std::chrono::duration<double>(*policy.downtime_limit).count();
+  const double device_s = link.goodput.value > 0 ? costs.device_bytes / link.goodput.value : limit;
+  // Less than this no guest that runs at all ever meets.
+  const double least = std::min(limit, 0.01);
+  const double told = std::max(least, limit - costs.switch_s - device_s);
+  return std::chrono::duration_cast<Milliseconds>(Seconds{told});
+}
+
+}  // namespace mare::policy

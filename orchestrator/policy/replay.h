@@ -1,0 +1,112 @@
+// Replays what the hypervisor will do, round by round, over D(t): for each strategy its time, its
+// bytes, its downtime and what it takes from the guest meanwhile. Follows QEMU 10's migration.c,
+// ram.c and cpu-throttle.c (docs/forecast.md tells which rule is from where).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "orchestrator/core/units.h"
+#include "orchestrator/model/forecast.h"
+#include "orchestrator/policy/dirty_curve.h"
+
+namespace mare::policy {
+
+/// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
+/// past moves correct them (correction.h).
+struct HypervisorCosts {
+  double set_up_s = 0.10;       // before the first page
+  double switch_s = 0.03;       // paused, beside what is sent then
+  double device_bytes = 0.4e6;  // sent paused
+  double page_bytes = 4096;
+  double page_header_bytes = 8;     // of a normal page
+  double zero_page_bytes = 9;       // a header and one byte
+  double zero_scan_rate = 2e9;      // bytes/s: finding that pages are zero
+  double copy_rate = 1.5e9;         // bytes/s that one thread can send, however fast the link
+  double iterate_s = 0.05;          // pages go out in slices; what is left is looked at between
+  double default_downtime_s = 0.3;  // where the policy states no limit
+  double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
+  double compress_cpus = 2;         // channels beyond them add nothing
+  double throttle_sync_s = 5;       // auto-converge looks at the log at least so often
+  double throttle_period_s = 1;     // and counts at most so often
+  double throttle_trigger = 0.5;    // dirtied over sent
+  double throttle_most = 0.99;
+  double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
+  double fault_s = 0.0005;        // handling a missing page at both ends
+  double fault_queue_s = 0.02;    // a request waits behind pages that are on their way
+  // A guest reads pages, too; and the pages around a missing one come without being asked for.
+  // From one run: a guest that rewrote 32 MiB over and over stood still for 8.8 of 14.9 s.
+  double touch_factor = 1.25;
+  double fault_locality = 0.6;
+  double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
+  double restore_s = 0.3;  // starting a VM from a file, beside reading it
+  // Of a guest's progress while pages are sent: first writes after each look at the log, and the
+  // mover's share of the CPUs.
+  double pre_copy_slowdown = 0.02;
+};
+
+struct ReplayInput {
+  const DirtyCurve* curve = nullptr;
+  double total_bytes = 0;  // with zero pages
+  double zero_bytes = 0;
+  double compressed_fraction = 1;
+  double link_rate = 0;  // bytes/s
+  double round_trip_s = 0;
+  std::optional<double> rate_limit;  // bytes/s, until the switch
+  double downtime_limit_s = 0.3;     // as the hypervisor is told
+  std::optional<double> time_limit_s;
+  LimitAction at_limit = LimitAction::Cancel;
+  double destination_speed = 1;
+  Sending sending;
+};
+
+struct ReplayRound {
+  double began_s = 0;
+  double duration_s = 0;
+  double sent_bytes = 0;
+  double left_bytes = 0;  // of memory, to be sent after it
+  double throttle = 0;    // share of its time that the guest was held back
+};
+
+struct Replay {
+  bool converges = true;   // false: it would not end by itself; the figures are of a forced end
+  bool forced = false;     // ended by the time limit's action, or because it did not converge
+  bool cancelled = false;  // by the time limit: the VM stays
+  double total_time_s = 0;
+  double sent_bytes = 0;  // on the wire
+  double downtime_s = 0;
+  double live_s = 0;     // pre-copy rounds
+  double held_s = 0;     // progress that throttling took
+  double faulted_s = 0;  // progress that missing pages took
+  std::vector<ReplayRound> rounds;
+};
+
+/// A link rate of 0 gives a replay that does not converge.
+Replay replay(const ReplayInput& input, const HypervisorCosts& costs = {});
+
+/// The downtime that the hypervisor is to be told for the policy's limit: it counts only the pages
+/// of the last round, so what comes on top (device state, the switch itself) is taken off. None
+/// stays none.
+std::optional<Milliseconds> hypervisor_downtime_limit(const MovePolicy& policy,
+                                                      const LinkMeasurement& link,
+                                                      const HypervisorCosts& costs = {});
+
+/// The progress of a guest whose missing pages come one by one and in the background.
+struct PostCopyPhase {
+  double duration_s = 0;
+  double faulted_s = 0;
+};
+struct MissingPages {
+  double cold_bytes = 0;  // never sent, anywhere in memory
+  double hot_bytes = 0;   // written again since they were sent,
+  double window_s = 0;    // in this much progress
+  double wire_bytes = 0;  // what sending them takes
+  double rate = 0;        // bytes/s
+};
+PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
+                        const MissingPages& missing);
+
+/// Pre-copy with all its variants (replay_rounds.cpp).
+Replay replay_rounds(const ReplayInput& input, const HypervisorCosts& costs);
+
+}  // namespace mare::policy

@@ -1,0 +1,322 @@
+// The rounds of pre-copy as QEMU 10 makes them.
+//
+//   marked    pages that are to be sent; all at first. A page that is written after it was sent is
+//             marked again only when the log is looked at ("sync"), never between.
+//   slice     pages go out; after each slice: if marked < bandwidth * downtime limit, sync; if
+//             marked is still below, stop and send the rest, else a new round begins.
+// So a round ends before all its pages are sent, and the rest goes over into the next one.
+#include <algorithm>
+#include <cmath>
+
+#include "orchestrator/policy/replay.h"
+
+namespace mare::policy {
+namespace {
+
+constexpr int kMostRounds = 500;
+constexpr double kLongest = 7 * 86400;  // s
+// So many rounds alike, each within this share of the one before, go on for ever.
+constexpr int kAlike = 8;
+constexpr double kSame = 1e-4;
+
+class Rounds {
+ public:
+  Rounds(const ReplayInput& input, const HypervisorCosts& costs)
+      : in_(input), costs_(costs), curve_(*input.curve), cold_(input.total_bytes) {
+    const double total = std::max(1.0, input.total_bytes);
+    zero_share_ = std::clamp(input.zero_bytes / total, 0.0, 1.0);
+    const bool compressed = strategy() == Strategy::Compressed;
+    fraction_ = compressed ? std::clamp(input.compressed_fraction, 0.001, 1.0) : 1;
+    page_wire_ = fraction_ + costs.page_header_bytes / costs.page_bytes;
+    cold_wire_ =
+        (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
+    cpu_rate_ = costs.copy_rate;
+    if (compressed) {
+      cpu_rate_ = costs.compress_rate *
+                  std::min<double>(std::max(1, input.sending.channels), costs.compress_cpus);
+    }
+    limit_ = std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
+    rate_ = limit_;
+    if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, least_rate());
+    now_ = costs.set_up_s;
+    next_look_ = costs.throttle_sync_s;
+  }
+
+  Replay run() {
+    if (strategy() == Strategy::PostCopy) {
+      lead();
+      switch_to_post_copy();
+      return out_;
+    }
+    while (!over_) round();
+    return out_;
+  }
+
+ private:
+  Strategy strategy() const { return in_.sending.strategy; }
+  double least_rate() const {
+    return std::min(most_rate(), std::max(1.0, in_.sending.rate_min.value));
+  }
+  double most_rate() const {
+    const double asked = in_.sending.rate_max.value;
+    return asked > 0 ? std::min(limit_, asked) : limit_;
+  }
+  double marked() const { return cold_ + hot_; }
+
+  /// Seconds to send a marked byte: the wire or the CPU, whichever is slower.
+  double cold_s(double rate) const {
+    return std::max(cold_wire_ / rate, (1 - zero_share_) / cpu_rate_) +
+           zero_share_ / costs_.zero_scan_rate;
+  }
+  double hot_s(double rate) const { return std::max(page_wire_ / rate, 1 / cpu_rate_); }
+  double marked_s(double rate) const { return cold_ * cold_s(rate) + hot_ * hot_s(rate); }
+  double marked_wire() const { return cold_ * cold_wire_ + hot_ * page_wire_; }
+
+  /// Memory below which QEMU stops: it takes compressed bytes a second for pages a second.
+  double threshold() const { return page_wire_ / hot_s(rate_) * in_.downtime_limit_s; }
+
+  void round();
+  void send_for(double duration);
+  void look();
+  void throttle_by(double fresh);
+  void control_rate(double duration);
+  bool steady(double before, double rate_before, double throttle_before);
+  void go_on_for_ever();
+  void lead();
+  void force(LimitAction how);
+  void stop_and_send_rest();
+  void switch_to_post_copy();
+  double until_next_look(double wanted);
+
+  const ReplayInput& in_;
+  const HypervisorCosts& costs_;
+  const DirtyCurve& curve_;
+  Replay out_;
+  bool over_ = false;
+
+  double zero_share_ = 0;
+  double fraction_ = 1;
+  double page_wire_ = 1;
+  double cold_wire_ = 1;
+  double cpu_rate_ = 0;
+  double limit_ = 0;
+  double rate_ = 0;
+
+  double now_ = 0;
+  double cold_ = 0;        // marked since the start, evenly spread over memory
+  double hot_ = 0;         // marked by a sync,
+  double window_ = 0;      // as if written in this much progress
+  double since_look_ = 0;  // progress
+  double sent_ = 0;        // in this round, on the wire
+
+  double throttle_ = 0;
+  int high_ = 0;
+  double period_began_ = 0;
+  double period_sent_ = 0;
+  double period_fresh_ = 0;
+  double next_look_ = 0;
+  int looks_ = 1;  // the one of the set-up
+  int looks_at_tick_ = 1;
+  int alike_ = 0;
+};
+
+/// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.
+double Rounds::until_next_look(double wanted) {
+  if (strategy() != Strategy::Throttled) return wanted;
+  while (next_look_ <= now_ + wanted) {
+    const bool due = looks_ > 1 && looks_ == looks_at_tick_ && next_look_ > now_;
+    looks_at_tick_ = looks_;
+    const double at = next_look_;
+    next_look_ += costs_.throttle_sync_s;
+    if (due) return at - now_;
+  }
+  return wanted;
+}
+
+void Rounds::send_for(double duration) {
+  const double all = marked_s(rate_);
+  const double share = all > 0 ? std::min(1.0, duration / all) : 1;
+  sent_ += share * marked_wire();
+  cold_ -= share * cold_;
+  hot_ -= share * hot_;
+  now_ += duration;
+  since_look_ += duration * curve_.share() * (1 - throttle_);
+  out_.held_s += duration * std::min(1.0, curve_.share()) * throttle_;
+}
+
+/// What was written since the last look joins what is still marked; what is in both counts once.
+void Rounds::look() {
+  const double written = curve_.bytes(since_look_);
+  const double seen = curve_.bytes(window_);
+  const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));
+  const double hot_again =
+      seen > 0 ? curve_.in_both(window_, since_look_) * std::min(1.0, hot_ / seen) : 0;
+  const double fresh = std::max(0.0, written - cold_again - hot_again);
+  cold_ -= std::min(cold_, cold_again);
+  const bool rest = hot_ > 0.001 * written;
+  hot_ = std::min(written + hot_ - hot_again, std::max(0.0, in_.total_bytes - cold_));
+  window_ = rest ? std::max(since_look_, curve_.progress_for(hot_)) : since_look_;
+  if (window_ >= DirtyCurve::kNever) window_ = since_look_;
+  since_look_ = 0;
+  ++looks_;
+  throttle_by(fresh);
+}
+
+void Rounds::throttle_by(double fresh) {
+  period_fresh_ += fresh;
+  if (strategy() != Strategy::Throttled || now_ - period_began_ < costs_.throttle_period_s) return;
+  const double sent = out_.sent_bytes + sent_ - period_sent_;
+  if (period_fresh_ > costs_.throttle_trigger * sent && ++high_ >= 2) {
+    high_ = 0;
+    const double first = in_.sending.throttle_initial_percent / 100.0;
+    const double step = in_.sending.throttle_step_percent / 100.0;
+    throttle_ = std::min(costs_.throttle_most, throttle_ > 0 ? throttle_ + step : first);
+  }
+  period_began_ = now_;
+  period_sent_ = out_.sent_bytes + sent_;
+  period_fresh_ = 0;
+}
+
+/// Eq. 4.1 and 4.2 of Neves 2009; what fits into the downtime at V_max is sent at V_max.
+void Rounds::control_rate(double duration) {
+  if (strategy() != Strategy::RateControlled) return;
+  if (marked() <= most_rate() * in_.downtime_limit_s) {
+    rate_ = most_rate();
+  } else if (duration > 0) {
+    rate_ =
+        std::clamp(rate_ + in_.sending.rate_gain * marked() / duration, least_rate(), most_rate());
+  }
+}
+
+bool Rounds::steady(double before, double rate_before, double throttle_before) {
+  const bool same = std::abs(marked() - before) <= kSame * before && rate_ == rate_before &&
+                    throttle_ == throttle_before && cold_ <= kSame * in_.total_bytes;
+  alike_ = same ? alike_ + 1 : 0;
+  return alike_ >= kAlike || static_cast<int>(out_.rounds.size()) >= kMostRounds || now_ > kLongest;
+}
+
+void Rounds::round() {
+  const double before = marked();
+  const double rate_before = rate_;
+  const double throttle_before = throttle_;
+  const double began = now_;
+  sent_ = 0;
+  // On average the look comes half a slice after the threshold was passed.
+  const double per_byte = marked() > 0 ? marked_s(rate_) / marked() : 0;
+  const double down_to_threshold = std::max(0.0, marked() - threshold()) * per_byte;
+  const double wanted =
+      std::min(std::max(costs_.iterate_s, down_to_threshold + costs_.iterate_s / 2),
+               std::max(costs_.iterate_s, marked_s(rate_)));
+  double duration = until_next_look(wanted);
+  const bool limited = in_.time_limit_s && now_ + duration >= *in_.time_limit_s;
+  if (limited) duration = std::max(0.0, *in_.time_limit_s - now_);
+  send_for(duration);
+  out_.live_s += duration;
+  if (!limited) look();
+  out_.sent_bytes += sent_;
+  out_.rounds.push_back({began, duration, sent_, marked(), throttle_before});
+  if (limited) {
+    force(in_.at_limit);
+    return;
+  }
+  if (strategy() == Strategy::Hybrid &&
+      static_cast<int>(out_.rounds.size()) >= std::max(1, in_.sending.pre_copy_rounds)) {
+    switch_to_post_copy();
+    return;
+  }
+  if (marked() < threshold()) {
+    stop_and_send_rest();
+    return;
+  }
+  control_rate(duration);
+  if (steady(before, rate_before, throttle_before)) go_on_for_ever();
+}
+
+/// Until somebody ends it: as the limit's action says, at its time; without one (for the figures)
+/// by a stop now.
+void Rounds::go_on_for_ever() {
+  out_.converges = false;
+  if (!in_.time_limit_s) {
+    force(LimitAction::StopAndCopy);
+    return;
+  }
+  const double rest = std::max(0.0, *in_.time_limit_s - now_);
+  const double sent = rest * page_wire_ / hot_s(rate_);
+  out_.rounds.push_back({now_, rest, sent, marked(), throttle_});
+  out_.sent_bytes += sent;
+  out_.live_s += rest;
+  out_.held_s += rest * std::min(1.0, curve_.share()) * throttle_;
+  now_ += rest;
+  force(in_.at_limit);
+}
+
+/// Pages go out until the switch to post-copy is granted.
+void Rounds::lead() {
+  const double began = now_;
+  sent_ = 0;
+  send_for(std::min(costs_.post_copy_lead_s, marked_s(rate_)));
+  out_.live_s += now_ - began;
+  out_.sent_bytes += sent_;
+  look();
+  out_.rounds.push_back({began, now_ - began, sent_, marked(), 0});
+}
+
+void Rounds::force(LimitAction how) {
+  out_.forced = true;
+  over_ = true;
+  if (how == LimitAction::Cancel) {
+    out_.cancelled = true;
+    out_.total_time_s = now_;
+    return;
+  }
+  look();
+  if (how == LimitAction::PostCopy) {
+    switch_to_post_copy();
+  } else {
+    stop_and_send_rest();
+  }
+}
+
+void Rounds::stop_and_send_rest() {
+  over_ = true;
+  // The rate limit is lifted for the last round.
+  const double wire = marked_wire() + costs_.device_bytes;
+  const double began = now_;
+  out_.downtime_s = costs_.switch_s + marked_s(in_.link_rate) + costs_.device_bytes / in_.link_rate;
+  now_ += out_.downtime_s;
+  out_.sent_bytes += wire;
+  out_.rounds.push_back({began, out_.downtime_s, wire, 0, throttle_});
+  out_.total_time_s = now_;
+}
+
+void Rounds::switch_to_post_copy() {
+  over_ = true;
+  const double device_s = costs_.device_bytes / in_.link_rate;
+  out_.downtime_s = costs_.switch_s + device_s;
+  now_ += out_.downtime_s;
+  const double wire = marked_wire();
+  // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.
+  const auto phase =
+      post_copy(in_, costs_, {cold_ * (1 - zero_share_), hot_, window_, wire, in_.link_rate});
+  const double duration = std::max(phase.duration_s, marked_s(in_.link_rate));
+  out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});
+  out_.faulted_s = phase.faulted_s;
+  out_.sent_bytes += wire + costs_.device_bytes;
+  now_ += duration;
+  out_.total_time_s = now_;
+}
+
+}  // namespace
+
+Replay replay_rounds(const ReplayInput& input, const HypervisorCosts& costs) {
+  // Whether it would end by itself is a question without the time limit.
+  ReplayInput unlimited = input;
+  unlimited.time_limit_s.reset();
+  Replay out = Rounds(unlimited, costs).run();
+  if (!input.time_limit_s || (out.converges && out.total_time_s <= *input.time_limit_s)) return out;
+  Replay limited = Rounds(input, costs).run();
+  limited.converges = out.converges;
+  return limited;
+}
+
+}  // namespace mare::policy

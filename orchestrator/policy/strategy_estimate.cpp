@@ -1,0 +1,203 @@
+#include "orchestrator/policy/strategy_estimate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "orchestrator/policy/correction.h"
+
+namespace mare::policy {
+namespace {
+
+// A page-sampling log misses rewrites with the same value and rounds to MiB/s.
+constexpr double kSampledWidth = 2;
+// No link is measured better than that by one short burst (share, 1 deviation).
+constexpr double kLinkDeviation = 0.01;
+
+ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
+                         const Sending& sending) {
+  const ForecastInput& in = situation.input;
+  ReplayInput out;
+  out.curve = &curve;
+  out.total_bytes = static_cast<double>(in.profile.total.count);
+  out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
+  out.compressed_fraction = in.profile.compressed_fraction;
+  out.link_rate = in.link.goodput.value;
+  out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
+  if (in.policy.bandwidth_limit && in.policy.bandwidth_limit->value > 0) {
+    out.rate_limit = in.policy.bandwidth_limit->value;
+  }
+  const auto told = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
+  out.downtime_limit_s =
+      told ? std::chrono::duration<double>(*told).count() : situation.costs.default_downtime_s;
+  if (in.policy.time_limit) out.time_limit_s = in.policy.time_limit->count();
+  out.at_limit = in.policy.at_limit;
+  out.destination_speed = in.destination_speed;
+  out.sending = sending;
+  return out;
+}
+
+double rate_max(const Situation& situation) {
+  const double link = situation.input.link.goodput.value;
+  const auto limit = situation.input.policy.bandwidth_limit;
+  return limit && limit->value > 0 ? std::min(link, limit->value) : link;
+}
+
+/// The knobs that are worth trying; the first are the usual ones.
+std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
+  Sending usual;
+  usual.strategy = strategy;
+  std::vector<Sending> out;
+  switch (strategy) {
+    case Strategy::RateControlled:
+      usual.rate_max = BytesPerSecond{rate_max(situation)};
+      for (const double share : {0.5, 0.25, 0.75}) {
+        usual.rate_min = BytesPerSecond{share * usual.rate_max.value};
+        out.push_back(usual);
+      }
+      return out;
+    case Strategy::Throttled:
+      for (const auto& [initial, step] : {std::pair{20, 10}, {50, 20}, {80, 19}}) {
+        usual.throttle_initial_percent = initial;
+        usual.throttle_step_percent = step;
+        out.push_back(usual);
+      }
+      return out;
+    case Strategy::Hybrid:
+      for (const int rounds : {1, 2, 3}) {
+        usual.pre_copy_rounds = rounds;
+        out.push_back(usual);
+      }
+      return out;
+    default:
+      return {usual};
+  }
+}
+
+double score(const Situation& situation, const Replay& replay) {
+  // What does not end by itself is worse than all that do.
+  const double penalty = replay.converges && !replay.cancelled ? 0 : 1e15;
+  switch (situation.input.policy.priority) {
+    case Priority::LeastTraffic:
+      return penalty + replay.sent_bytes;
+    case Priority::ByDeadline:
+    case Priority::LeastStall:
+    case Priority::Manual:
+      break;
+  }
+  return penalty + added_job_time(situation, replay);
+}
+
+Estimate widened(Estimate estimate, double factor) {
+  estimate.low = std::max(0.0, estimate.value - factor * (estimate.value - estimate.low));
+  estimate.high = estimate.value + factor * (estimate.high - estimate.value);
+  return estimate;
+}
+
+double figure(const Situation& situation, const Replay& replay, Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TotalTime:
+      return replay.total_time_s;
+    case Quantity::SentBytes:
+      return replay.sent_bytes;
+    case Quantity::Downtime:
+      return replay.downtime_s;
+    case Quantity::AddedJobTime:
+      break;
+  }
+  return added_job_time(situation, replay);
+}
+
+Estimate& slot(StrategyForecast& forecast, Quantity quantity) {
+  switch (quantity) {
+    case Quantity::TotalTime:
+      return forecast.total_time_s;
+    case Quantity::SentBytes:
+      return forecast.sent_bytes;
+    case Quantity::Downtime:
+      return forecast.downtime_s;
+    case Quantity::AddedJobTime:
+      break;
+  }
+  return forecast.added_job_time_s;
+}
+
+struct Ends {
+  double low = 0;
+  double high = 0;
+};
+
+/// The least and the most of it over the ends of D(t) and of the link's rate.
+Ends ends_of(const Situation& situation, const std::vector<Replay>& others, double middle,
+             Quantity quantity) {
+  Ends out{middle, middle};
+  for (const auto& replay : others) {
+    const double value = figure(situation, replay, quantity);
+    out.low = std::min(out.low, value);
+    out.high = std::max(out.high, value);
+  }
+  return out;
+}
+
+std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& sending) {
+  std::vector<Replay> out;
+  for (const auto& [curve, sign] : {std::pair{&situation.low, 1.0}, {&situation.high, -1.0}}) {
+    ReplayInput in = replay_input(situation, *curve, sending);
+    out.push_back(replay(in, situation.costs));
+    in = replay_input(situation, situation.middle, sending);
+    in.link_rate *= 1 + sign * 2 * kLinkDeviation;
+    out.push_back(replay(in, situation.costs));
+  }
+  return out;
+}
+
+}  // namespace
+
+Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts& hypervisor)
+    : input(forecast_input),
+      costs(hypervisor),
+      low(DirtyCurve::from(forecast_input.profile, Band::Low)),
+      middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
+      high(DirtyCurve::from(forecast_input.profile, Band::High)) {}
+
+double added_job_time(const Situation& situation, const Replay& replay) {
+  const double tightness =
+      situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
+  // A guest that computes half of the time loses half of what is taken from it.
+  const double busy = std::min(1.0, situation.middle.share());
+  const double slowed = situation.costs.pre_copy_slowdown * replay.live_s * busy;
+  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s);
+}
+
+StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
+  StrategyEstimate out;
+  double best = 0;
+  bool first = true;
+  for (const auto& sending : knobs(situation, strategy)) {
+    Replay tried = replay(replay_input(situation, situation.middle, sending), situation.costs);
+    const double value = score(situation, tried);
+    if (!first && value >= best) continue;
+    first = false;
+    best = value;
+    out.replay = std::move(tried);
+    out.sending = sending;
+  }
+  out.forecast.strategy = strategy;
+  out.forecast.offered = true;
+  out.forecast.converges = out.replay.converges;
+  out.forecast.rounds = static_cast<int>(out.replay.rounds.size());
+  const ForecastInput& in = situation.input;
+  const Place place{in.source, in.destination, strategy, in.job ? in.job->program : ""};
+  const auto others = replays_at_ends(situation, out.sending);
+  const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
+  for (const Quantity quantity : kQuantities) {
+    const double middle = figure(situation, out.replay, quantity);
+    const Ends ends = ends_of(situation, others, middle, quantity);
+    slot(out.forecast, quantity) =
+        widened(apply(learn(in.past, place, quantity), middle, ends.low, ends.high), width);
+  }
+  return out;
+}
+
+}  // namespace mare::policy

@@ -1,0 +1,34 @@
+// One strategy's forecast: its replay at the middle and at both ends of D(t), what that costs the
+// job, corrected by past moves.
+#pragma once
+
+#include "orchestrator/policy/forecast.h"
+#include "orchestrator/policy/replay.h"
+
+namespace mare::policy {
+
+/// What all strategies of one forecast share.
+struct Situation {
+  explicit Situation(const ForecastInput& forecast_input, const HypervisorCosts& hypervisor = {});
+
+  const ForecastInput& input;
+  HypervisorCosts costs;
+  DirtyCurve low;
+  DirtyCurve middle;
+  DirtyCurve high;
+};
+
+struct StrategyEstimate {
+  StrategyForecast forecast;
+  Sending sending;  // its knobs
+  Replay replay;    // at the middle of D(t), uncorrected
+};
+
+/// Seconds that a move adds to the job's run, or to the VM's own progress without a job:
+///   tightness * (downtime + slow-down * pre-copy + held back + waiting for pages)
+double added_job_time(const Situation& situation, const Replay& replay);
+
+/// The strategy with the knobs that serve the priority of the policy best.
+StrategyEstimate estimate(const Situation& situation, Strategy strategy);
+
+}  // namespace mare::policy
