@@ -65,11 +65,11 @@ struct HostFacts {
 
 /// How far the source is with sending one VM.
 enum class OutgoingPhase : std::uint8_t {
-  None,        // no migration of this VM is known here
-  PreCopying,  // rounds are sent, the VM runs here
-  Switching,   // the VM is paused here for the last round
-  PostCopying, // the VM runs at the destination and fetches its pages from here: no way back
-  Completed,   // the hypervisor says that the destination has it
+  None,         // no migration of this VM is known here
+  PreCopying,   // rounds are sent, the VM runs here
+  Switching,    // the VM is paused here for the last round
+  PostCopying,  // the VM runs at the destination and fetches its pages from here: no way back
+  Completed,    // the hypervisor says that the destination has it
   Failed,
   Cancelled,
 };
@@ -114,7 +114,7 @@ struct MigrationTicket {
   VmSpec vm;
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;
-  Sending sending;  // Unsupported if a host does not offer its strategy
+  Sending sending = {};  // Unsupported if a host does not offer its strategy
 };
 
 /// Where to send to; made by the destination, opaque to everybody but the source's backend.

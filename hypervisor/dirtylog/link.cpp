@@ -25,7 +25,8 @@ constexpr std::size_t kMostSinks = 8;
 /// 4 MiB are 0.34 s at 100 Mbit/s and 34 ms at 1 Gbit/s.
 constexpr std::size_t kBurst = std::size_t{4} << 20U;
 constexpr Milliseconds kBurstTime{500};
-/// Twice the bucket of 1 ms that links of 1 Gbit/s are shaped with (125 kB), and past the slow start.
+/// Twice the bucket of 1 ms that links of 1 Gbit/s are shaped with (125 kB), and past the slow
+/// start.
 constexpr std::uint64_t kLeftOut = 256 * 1024;
 constexpr std::size_t kEchoes = 5;
 constexpr std::size_t kEchoBytes = 16;
@@ -107,7 +108,8 @@ std::string SinkAddress::uri() const {
 Result<SinkAddress> SinkAddress::parse(const std::string& uri) {
   const Error wrong = make_error(Code::InvalidArgument, "'" + uri + "' is not a sink's address");
   const auto slash = uri.rfind('/');
-  if (!uri.starts_with(kScheme) || slash < kScheme.size() || uri.size() != slash + 1 + kTokenLength) {
+  if (!uri.starts_with(kScheme) || slash < kScheme.size() ||
+      uri.size() != slash + 1 + kTokenLength) {
     return wrong;
   }
   auto at = Endpoint::parse(uri.substr(kScheme.size(), slash - kScheme.size()));
@@ -119,8 +121,9 @@ BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals) {
   if (arrivals.size() < 2) return {};
   const ArrivalPoint& last = arrivals.back();
   const std::uint64_t left_out = std::min(kLeftOut, last.bytes / 2);
-  const auto first = std::find_if(arrivals.begin(), arrivals.end(),
-                                  [&](const ArrivalPoint& point) { return point.bytes >= left_out; });
+  const auto first = std::find_if(arrivals.begin(), arrivals.end(), [&](const ArrivalPoint& point) {
+    return point.bytes >= left_out;
+  });
   const auto span = std::chrono::duration<double>(last.at - first->at).count();
   if (span <= 0) return {};
   return {static_cast<double>(last.bytes - first->bytes) / span};

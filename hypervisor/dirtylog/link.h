@@ -2,8 +2,8 @@
 // host opens a sink, the sending one gets its address and sends.
 //
 // The goodput is counted where the bytes arrive, by the kernel's time stamps of the packets, so a
-// busy CPU at either end hardly counts. A shaped link lets some bytes pass at once (a token bucket):
-// the first 256 KiB are left out.
+// busy CPU at either end hardly counts. A shaped link lets some bytes pass at once (a token
+// bucket): the first 256 KiB are left out.
 #pragma once
 
 #include <sys/types.h>
@@ -40,8 +40,8 @@ struct ArrivalPoint {
   std::uint64_t bytes = 0;
   std::chrono::nanoseconds at{0};
 };
-/// Of bytes after the first 256 KiB (or the first half, when there are few); 0 when they tell nothing.
-/// Pure.
+/// Of bytes after the first 256 KiB (or the first half, when there are few); 0 when they tell
+/// nothing. Pure.
 BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals);
 
 /// Sinks of this host. Thread-safe.

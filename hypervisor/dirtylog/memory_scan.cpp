@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kPacketPages = 128;  // QEMU's MULTIFD_PACKET_SIZE, 512 KiB
 constexpr std::size_t kPacketBytes = kPacketPages * kPage;
-/// 4 to 16 packets, 512 to 2048 pages: 8 MiB take some 30 ms, an error of about 2% for memory that is
-/// half text, half noise.
+/// 4 to 16 packets, 512 to 2048 pages: 8 MiB take some 30 ms, an error of about 2% for memory that
+/// is half text, half noise.
 constexpr std::size_t kMostPackets = 16;
 constexpr std::size_t kFewestPackets = 4;
 /// A guest page is read at some 4 GiB/s; with 1 GiB the call stays below its millisecond a MiB, and

@@ -23,8 +23,9 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory);
 
 bool is_zero_page(const std::byte* page);
 
-/// How QEMU's multifd packs with zstd at level 1: packets of 128 pages, one stream a channel, flushed
-/// at each packet's end. `pages` holds whole pages. The share that is left, 0 to 1; 1 for none.
+/// How QEMU's multifd packs with zstd at level 1: packets of 128 pages, one stream a channel,
+/// flushed at each packet's end. `pages` holds whole pages. The share that is left, 0 to 1; 1 for
+/// none.
 double packed_fraction(std::span<const std::byte> pages);
 
 }  // namespace mare::dirtylog

@@ -33,8 +33,8 @@ class PageLog {
   virtual Result<LogReading> read() = 0;
 };
 
-/// Opens the log of a VM that runs here now. NotFound: it is not here any more. Unsupported: it can't
-/// be watched, and why; FailedPrecondition, Unavailable: not at this moment.
+/// Opens the log of a VM that runs here now. NotFound: it is not here any more. Unsupported: it
+/// can't be watched, and why; FailedPrecondition, Unavailable: not at this moment.
 using OpenLog = std::function<Result<std::unique_ptr<PageLog>>(const std::string& uuid)>;
 
 }  // namespace mare::dirtylog

@@ -65,8 +65,8 @@ bool for_each_written(int pagemap, std::uint64_t start, std::uint64_t end, const
       const auto& region = regions.at(static_cast<std::size_t>(i));
       each(region.start, region.end);
     }
-    // Where it stopped is right only when it stopped for want of room: at the end of the range Linux
-    // 6.18 names a place before what it has told already.
+    // Where it stopped is right only when it stopped for want of room: at the end of the range
+    // Linux 6.18 names a place before what it has told already.
     if (static_cast<std::size_t>(found) < regions.size() || scan.walk_end <= start) break;
     start = scan.walk_end;
   }
@@ -218,11 +218,11 @@ Result<LogReading> PagemapScan::read() {
   LogReading out;
   out.heat.assign(kHeatRegions, 0);
   const Microseconds before = process_.cpu_time(vcpus_);
-  const bool read =
-      for_each_written(pagemap_.get(), ram_.start, ram_.end, [&](std::uint64_t from, std::uint64_t to) {
-        out.unique.count += to - from;
-        add_heat(out.heat, ram_, from, to);
-      });
+  const bool read = for_each_written(pagemap_.get(), ram_.start, ram_.end,
+                                     [&](std::uint64_t from, std::uint64_t to) {
+                                       out.unique.count += to - from;
+                                       add_heat(out.heat, ram_, from, to);
+                                     });
   if (!read) return failure("PAGEMAP_SCAN can't read its RAM");
   // A process that ends meanwhile has no memory left, and looks idle.
   if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");

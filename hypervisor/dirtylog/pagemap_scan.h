@@ -18,8 +18,8 @@ Status pagemap_scan_works();
 
 class PagemapScan final : public PageLog {
  public:
-  /// Registers the RAM of the VM in process `pid`. NotFound: no such process. Unsupported: it has no
-  /// userfaultfd for us. FailedPrecondition: QEMU uses one of its own on its RAM (post-copy,
+  /// Registers the RAM of the VM in process `pid`. NotFound: no such process. Unsupported: it has
+  /// no userfaultfd for us. FailedPrecondition: QEMU uses one of its own on its RAM (post-copy,
   /// background-snapshot).
   ///
   /// A descriptor of which an earlier agent made use goes on as it is: UFFDIO_API is once for ever,

@@ -53,9 +53,9 @@ std::vector<Mapping> parse_maps(std::string_view text);
 /// Where a guest's RAM is in its QEMU: one run of addresses. Pure. NotFound if there is none.
 ///
 /// QEMU maps the RAM of a PC as one block of exactly the guest's memory, anonymous or (for shared
-/// RAM) of a memfd, readable and writable, never executable: code that TCG translates is, and lies in
-/// the only other mapping of such a size. The kernel may show the block in pieces (protection and
-/// advice differ by part) or as one with a neighbour. So touching pieces of one kind are put
+/// RAM) of a memfd, readable and writable, never executable: code that TCG translates is, and lies
+/// in the only other mapping of such a size. The kernel may show the block in pieces (protection
+/// and advice differ by part) or as one with a neighbour. So touching pieces of one kind are put
 /// together; a run of exactly the size is taken, else the smallest larger one.
 Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory);
 

@@ -33,15 +33,15 @@ Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const int failed = getaddrinfo(without_brackets(host).c_str(), std::to_string(port).c_str(),
-                                 &hints, &list);
+  const int failed =
+      getaddrinfo(without_brackets(host).c_str(), std::to_string(port).c_str(), &hints, &list);
   if (failed == 0) return Addresses(list);
   return make_error(Code::Unavailable, "address '" + host + "': " + gai_strerror(failed));
 }
 
 Fd make_socket(const addrinfo& address) {
-  return Fd{socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                   address.ai_protocol)};
+  return Fd{
+      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol)};
 }
 
 std::uint16_t port_of(int fd) {
@@ -58,7 +58,8 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t& port) {
   auto list = resolve(address, 0, AI_PASSIVE);
   if (!list) return list.error();
   Fd fd = make_socket(**list);
-  if (fd && bind(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0 && listen(fd.get(), 1) == 0) {
+  if (fd && bind(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0 &&
+      listen(fd.get(), 1) == 0) {
     port = port_of(fd.get());
     return fd;
   }
@@ -149,7 +150,8 @@ ssize_t receive_stamped(int fd, std::span<std::byte> bytes, std::chrono::nanosec
   stamp = std::chrono::nanoseconds{0};
   const ssize_t got = recvmsg(fd, &message, 0);
   if (got <= 0) return got;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_TIMESTAMPNS) continue;
     timespec at{};
     std::memcpy(&at, CMSG_DATA(part), sizeof at);

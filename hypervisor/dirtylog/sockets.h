@@ -16,7 +16,8 @@ namespace mare::dirtylog {
 Result<Fd> listen_on(const std::string& address, std::uint16_t& port);
 Result<Fd> connect_to(const Endpoint& to, Clock& clock, MonotonicTime deadline);
 
-/// Until `fd` has `events`; false at the deadline, on an error, or when `stop` (if >= 0) is readable.
+/// Until `fd` has `events`; false at the deadline, on an error, or when `stop` (if >= 0) is
+/// readable.
 bool await(int fd, short events, int stop, Clock& clock, MonotonicTime deadline);
 /// Everything, or false.
 bool send_all(int fd, std::span<const std::byte> bytes, int stop, Clock& clock,

@@ -13,8 +13,8 @@ using std::chrono::seconds;
 
 /// Since the arming. Dense where a last round is, up to what round 0 of a large VM takes.
 constexpr std::array<milliseconds, 11> kPoints{
-    milliseconds{50},   milliseconds{100},   milliseconds{200},   milliseconds{500},
-    milliseconds{1000}, milliseconds{2000},  milliseconds{5000},  milliseconds{10'000},
+    milliseconds{50},     milliseconds{100},    milliseconds{200},   milliseconds{500},
+    milliseconds{1000},   milliseconds{2000},   milliseconds{5000},  milliseconds{10'000},
     milliseconds{20'000}, milliseconds{40'000}, milliseconds{64'000}};
 constexpr milliseconds kCycle = kPoints.back();
 /// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
@@ -40,7 +40,8 @@ double in_seconds(nanoseconds span) {
 }  // namespace
 
 nanoseconds Watcher::Cycle::cost() const {
-  const std::uint64_t pages = seen.points.empty() ? 0 : seen.points.back().unique.count / kPageBytes;
+  const std::uint64_t pages =
+      seen.points.empty() ? 0 : seen.points.back().unique.count / kPageBytes;
   return scanning + kFault * static_cast<std::int64_t>(pages);
 }
 
@@ -93,6 +94,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.heat = vm.heat;
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
+  out.hopeless = vm.hopeless;
   return out;
 }
 
@@ -151,6 +153,7 @@ Status Watcher::begin_cycle(Vm& vm) {
   cycle.length = first ? kFirstCycle : kCycle;
   vm.due = cycle.began + kPoints.front();
   vm.why.clear();
+  vm.hopeless = false;
   vm.cycles.push_back(std::move(cycle));
   if (vm.cycles.size() > kCyclesKept) vm.cycles.pop_front();
   return ok_status();
@@ -201,6 +204,7 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   const std::lock_guard lock(mutex_);
   vm.due = clock_.now() + again;
   vm.why = why;
+  vm.hopeless = false;
   if (!open || vm.cycles.empty()) return;
   Cycle& last = vm.cycles.back();
   if (last.seen.points.empty()) {
@@ -227,6 +231,8 @@ void Watcher::failed(const std::string& uuid, Vm& vm, const Error& error) {
   if (!known && hopeless) log_.warn("dirtylog", "VM " + uuid + " is not watched: " + error.text());
   if (!known && !hopeless) log_.debug("dirtylog", "VM " + uuid + ": " + error.text());
   close_log(vm, error.message, hopeless ? nanoseconds{kRetryHopeless} : nanoseconds{kRetry});
+  const std::lock_guard lock(mutex_);
+  vm.hopeless = hopeless;
 }
 
 WatcherThread::WatcherThread(Watcher& watcher, Clock& clock)

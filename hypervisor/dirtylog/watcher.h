@@ -3,8 +3,8 @@
 // cycle.
 //
 // Threads: Watcher has none, step() does what is due; WatcherThread is the one that calls it. All
-// methods may be called from several threads at once; those on one VM wait for a reading of it under
-// way (milliseconds). Nothing survives a restart: the history begins anew.
+// methods may be called from several threads at once; those on one VM wait for a reading of it
+// under way (milliseconds). Nothing survives a restart: the history begins anew.
 #pragma once
 
 #include <condition_variable>
@@ -31,6 +31,7 @@ struct WatchReport {
   std::vector<double> heat;        // of the last whole cycle, or of what there is yet
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
   std::string not_watched;         // why not, at this moment; "" if it is
+  bool hopeless = false;           // and it will hardly change by itself
 };
 
 class Watcher {
@@ -69,6 +70,7 @@ class Watcher {
     std::vector<double> heat;
     bool heat_of_whole_cycle = false;
     std::string why = "its log is not open yet";
+    bool hopeless = false;
     MonotonicTime due{0};
   };
   using VmPtr = std::shared_ptr<Vm>;

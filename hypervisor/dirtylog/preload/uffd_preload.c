@@ -2,8 +2,8 @@
 //
 // A userfaultfd works on the memory of the process that opened it, so QEMU must open it, and before
 // its seccomp sandbox forbids that. Loaded by LD_PRELOAD; the constructor runs before main(). It
-// uses no memory and no thread, prints nothing, and whatever goes wrong QEMU runs on, only unwatched.
-// The descriptor is left open and nameless: the agent finds it among /proc/PID/fd.
+// uses no memory and no thread, prints nothing, and whatever goes wrong QEMU runs on, only
+// unwatched. The descriptor is left open and nameless: the agent finds it among /proc/PID/fd.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

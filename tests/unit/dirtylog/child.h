@@ -1,5 +1,5 @@
-// A process that stands in for a QEMU: it has a userfaultfd, guest RAM, a thread with a vCPU's name,
-// and writes to the RAM when told.
+// A process that stands in for a QEMU: it has a userfaultfd, guest RAM, a thread with a vCPU's
+// name, and writes to the RAM when told.
 #pragma once
 
 #include <sys/types.h>

@@ -89,15 +89,17 @@ TEST_F(Link, NobodyThere) {
   ASSERT_TRUE(nowhere.ok());
   nowhere->at.port = 1;
   EXPECT_EQ(measure_link(nowhere->uri(), clock_).error().code, Code::Unavailable);
-  for (const char* bad : {"", "nonsense", "tcp://1.2.3.4:5", "mare-link://1.2.3.4/0",
-                          "mare-link://1.2.3.4:5/short", "mare-link:///0123456789abcdef0123456789abcdef"}) {
+  for (const char* bad :
+       {"", "nonsense", "tcp://1.2.3.4:5", "mare-link://1.2.3.4/0", "mare-link://1.2.3.4:5/short",
+        "mare-link:///0123456789abcdef0123456789abcdef"}) {
     EXPECT_EQ(measure_link(bad, clock_).error().code, Code::InvalidArgument) << bad;
   }
   LinkSinks elsewhere("192.0.2.1", clock_, log_);
   EXPECT_EQ(elsewhere.open().error().code, Code::Unavailable);
 }
 
-/// Packets of 1448 bytes that leave a token bucket of 128 kB: the bucket at line speed, then 12 MB/s.
+/// Packets of 1448 bytes that leave a token bucket of 128 kB: the bucket at line speed, then 12
+/// MB/s.
 TEST(Goodput, ABurstFromATokenBucketDoesNotCount) {
   std::vector<ArrivalPoint> arrivals;
   double at_ns = 0;
@@ -114,7 +116,8 @@ TEST(Goodput, OfLittleIsOfItsSecondHalfAndOfNothingNothing) {
   EXPECT_EQ(goodput_of({{1000, nanoseconds{5}}}).value, 0);
   EXPECT_EQ(goodput_of({{1000, nanoseconds{5}}, {2000, nanoseconds{5}}}).value, 0);
   EXPECT_DOUBLE_EQ(
-      goodput_of({{1000, nanoseconds{0}}, {2000, nanoseconds{10}}, {4000, nanoseconds{1010}}}).value,
+      goodput_of({{1000, nanoseconds{0}}, {2000, nanoseconds{10}}, {4000, nanoseconds{1010}}})
+          .value,
       2e9);
 }
 

@@ -14,7 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A VM that writes `rate` new bytes a second up to `wws`, with half a CPU; and what was done to it.
+/// A VM that writes `rate` new bytes a second up to `wws`, with half a CPU; and what was done to
+/// it.
 struct FakeVm {
   double rate = 1e6;
   Bytes wws = mebibytes(16);
@@ -76,7 +77,8 @@ class WatcherTest : public testing::Test {
   std::vector<DirtyCycle> cycles() const { return watcher_.report("a")->cycles; }
   static std::vector<int> walls_ms(const DirtyCycle& cycle) {
     std::vector<int> out;
-    for (const auto& point : cycle.points) out.push_back(static_cast<int>(point.wall.count() / 1000));
+    for (const auto& point : cycle.points)
+      out.push_back(static_cast<int>(point.wall.count() / 1000));
     return out;
   }
 
@@ -155,10 +157,11 @@ TEST_F(WatcherTest, AVmThatWritesVeryMuchIsArmedLessOften) {
   run(seconds{3000});
   ASSERT_GE(cycles().size(), 3U);
   for (std::size_t i = 1; i < cycles().size(); ++i) {
-    EXPECT_NEAR(std::chrono::duration<double>(cycles()[i].began - cycles()[i - 1].began).count(), 419.4,
-                1);
+    EXPECT_NEAR(std::chrono::duration<double>(cycles()[i].began - cycles()[i - 1].began).count(),
+                419.4, 1);
   }
-  EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101 * 2) << "the running cycle is not at its end";
+  EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101 * 2)
+      << "the running cycle is not at its end";
   run(seconds{300});
 }
 
@@ -232,11 +235,13 @@ TEST_F(WatcherTest, WhatCannotBeWatchedIsTriedRarely) {
   watcher_.watch("a");
   run(seconds{59});
   EXPECT_EQ(watcher_.report("a")->not_watched, "no descriptor");
+  EXPECT_TRUE(watcher_.report("a")->hopeless);
   vm.open_error.reset();
   run(milliseconds{900});
   EXPECT_EQ(vm.opened, 0);
   run(seconds{1});
   EXPECT_EQ(vm.opened, 1);
+  EXPECT_FALSE(watcher_.report("a")->hopeless);
 }
 
 TEST_F(WatcherTest, WatchingTwiceChangesNothingAndForgettingEndsIt) {
@@ -257,8 +262,7 @@ TEST_F(WatcherTest, SeveralVmsEachAtItsOwnTime) {
   watcher_.watch("b");
   run(milliseconds{1000});
   EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{50, 100, 200, 500, 1000, 2000}));
-  EXPECT_EQ(walls_ms(watcher_.report("b")->cycles[0]),
-            (std::vector<int>{50, 100, 200, 500, 1000}));
+  EXPECT_EQ(walls_ms(watcher_.report("b")->cycles[0]), (std::vector<int>{50, 100, 200, 500, 1000}));
 }
 
 TEST(WatcherThreadTest, StepsByItselfAndEnds) {
