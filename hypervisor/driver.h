@@ -114,7 +114,7 @@ struct MigrationTicket {
   VmSpec vm;
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;
-  Sending sending;  // Unsupported if a host does not offer its strategy
+  Sending sending = {};  // Unsupported if a host does not offer its strategy
 };
 
 /// Where to send to; made by the destination, opaque to everybody but the source's backend.

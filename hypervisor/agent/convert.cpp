@@ -250,6 +250,62 @@ ArrivalReport from_wire(const pb::ArrivalReport& value) {
   return out;
 }
 
+pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
+  pb::MemoryProfileReply out;
+  out.set_source(value.source);
+  out.set_taken_us(us(value.taken));
+  out.set_total_bytes(value.total.count);
+  out.set_zero_bytes(value.zero.count);
+  out.set_compressed_fraction(value.compressed_fraction);
+  for (const auto& cycle : value.cycles) {
+    auto* row = out.add_cycles();
+    row->set_began_us(us(cycle.began));
+    for (const auto& point : cycle.points) {
+      auto* dot = row->add_points();
+      dot->set_wall_us(point.wall.count());
+      dot->set_progress_us(point.progress.count());
+      dot->set_unique_bytes(point.unique.count);
+    }
+  }
+  for (const double share : value.heat) out.add_heat(share);
+  out.set_cost_fraction(value.cost_fraction);
+  return out;
+}
+
+MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
+  MemoryProfile out;
+  out.source = value.source();
+  out.taken = WallTime{value.taken_us()};
+  out.total = Bytes{value.total_bytes()};
+  out.zero = Bytes{value.zero_bytes()};
+  out.compressed_fraction = value.compressed_fraction();
+  for (const auto& row : value.cycles()) {
+    DirtyCycle cycle;
+    cycle.began = WallTime{row.began_us()};
+    for (const auto& dot : row.points()) {
+      cycle.points.push_back({Microseconds{dot.wall_us()}, Microseconds{dot.progress_us()},
+                              Bytes{dot.unique_bytes()}});
+    }
+    out.cycles.push_back(std::move(cycle));
+  }
+  out.heat.assign(value.heat().begin(), value.heat().end());
+  out.cost_fraction = value.cost_fraction();
+  return out;
+}
+
+pb::LinkMeasurement to_wire(const LinkMeasurement& value) {
+  pb::LinkMeasurement out;
+  out.set_goodput_bytes_per_s(value.goodput.value);
+  out.set_round_trip_us(value.round_trip.count());
+  out.set_sent_bytes(value.sent.count);
+  return out;
+}
+
+LinkMeasurement from_wire(const pb::LinkMeasurement& value) {
+  return {BytesPerSecond{value.goodput_bytes_per_s()}, Microseconds{value.round_trip_us()},
+          Bytes{value.sent_bytes()}};
+}
+
 grpc::Status to_status(const Error& error) {
   return {status_code(error.code), cut(error.message, kMaxStatusText)};
 }

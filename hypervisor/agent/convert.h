@@ -23,6 +23,8 @@ pb::VmStatistics to_wire(const VmStatistics& value);
 pb::MigrationTicket to_wire(const MigrationTicket& value);
 pb::OutgoingStatus to_wire(const OutgoingStatus& value);
 pb::ArrivalReport to_wire(const ArrivalReport& value);
+pb::MemoryProfileReply to_wire(const MemoryProfile& value);
+pb::LinkMeasurement to_wire(const LinkMeasurement& value);
 
 VmKey from_wire(const pb::VmKey& value);
 /// InvalidArgument for a MAC that is none; the rest has no wrong values.
@@ -34,6 +36,8 @@ Result<MigrationTicket> from_wire(const pb::MigrationTicket& value);
 /// Internal for a phase that this version does not know: guessing could end a migration twice.
 Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value);
 ArrivalReport from_wire(const pb::ArrivalReport& value);
+MemoryProfile from_wire(const pb::MemoryProfileReply& value);
+LinkMeasurement from_wire(const pb::LinkMeasurement& value);
 
 /// Our error as a status; the detail is for kErrorKey. Both are cut to what fits into a trailer.
 grpc::Status to_status(const Error& error);

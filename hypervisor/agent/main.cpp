@@ -77,6 +77,7 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
   with.migration_address = options.migration_address;
   with.memory = options.memory;
   with.state_dir = options.state_directory;
+  with.dirty_log_library = options.dirty_log_library;
   auto driver = libvirt::make_driver(with, *backend.announcer, clock, log);
   if (!driver) return driver.error();
   backend.driver = std::move(*driver);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 
 namespace mare::agent {
 namespace {
@@ -9,6 +10,18 @@ namespace {
 std::string check_endpoint(const std::string& text) {
   auto parsed = Endpoint::parse(text);
   return parsed ? "" : parsed.error().text();
+}
+
+/// The library that QEMUs preload, where it lies beside this program: installed (sbin and lib/mare)
+/// or in a build tree. "" if it is not there.
+std::string find_dirty_log_library() {
+  std::error_code failed;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
+  for (const char* place : {".", "../lib/mare", "../dirtylog"}) {
+    const auto path = (here / place / "libmare-dirtylog.so").lexically_normal();
+    if (std::filesystem::is_regular_file(path, failed)) return path.string();
+  }
+  return "";
 }
 
 /// What only several options together can tell; "" means fine.
@@ -68,6 +81,12 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::Range(0, 65536));
   app.add_option("--state-dir", options.state_directory, "Consoles and other files of VMs")
       ->capture_default_str();
+  std::string library = "auto";
+  app.add_option(
+         "--dirty-log-library", library,
+         "libmare-dirtylog.so, which VMs preload so that their memory can be watched; auto: "
+         "beside this program; none: watch nothing")
+      ->capture_default_str();
   app.add_option("--ca", options.ca, "CA of mared's and this agent's certificates (PEM)");
   app.add_option("--cert", options.certificate, "This agent's certificate (PEM)");
   app.add_option("--key", options.key, "Its key (PEM)");
@@ -88,6 +107,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.listen = *Endpoint::parse(listen);
   options.memory = mebibytes(memory_mib);
   options.announce = !silent;
+  options.dirty_log_library = library == "auto"   ? find_dirty_log_library()
+                              : library == "none" ? ""
+                                                  : library;
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info
                       : level == "warning" ? LogLevel::Warning

@@ -107,4 +107,21 @@ grpc::Status Service::Announce(Context* context, const pb::VmSpec* vm, pb::Empty
   return answer(context, driver_.announce(*spec));
 }
 
+grpc::Status Service::MemoryProfile(Context* context, const pb::VmKey* vm,
+                                    pb::MemoryProfileReply* out) {
+  return answer(context, driver_.memory_profile(from_wire(*vm)), out);
+}
+
+grpc::Status Service::OpenLinkSink(Context* context, const pb::Empty*, pb::IncomingEndpoint* out) {
+  auto sink = driver_.open_link_sink();
+  if (!sink) return refuse(context, sink.error());
+  out->set_uri(sink->uri);
+  return grpc::Status::OK;
+}
+
+grpc::Status Service::MeasureLink(Context* context, const pb::IncomingEndpoint* sink,
+                                  pb::LinkMeasurement* out) {
+  return answer(context, driver_.measure_link({sink->uri()}), out);
+}
+
 }  // namespace mare::agent

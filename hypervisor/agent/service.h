@@ -30,6 +30,9 @@ class Service final : public pb::Agent::Service {
   grpc::Status Arrival(Context*, const pb::VmKey*, pb::ArrivalReport*) override;
   grpc::Status DiscardIncoming(Context*, const pb::VmKey*, pb::Empty*) override;
   grpc::Status Announce(Context*, const pb::VmSpec*, pb::Empty*) override;
+  grpc::Status MemoryProfile(Context*, const pb::VmKey*, pb::MemoryProfileReply*) override;
+  grpc::Status OpenLinkSink(Context*, const pb::Empty*, pb::IncomingEndpoint*) override;
+  grpc::Status MeasureLink(Context*, const pb::IncomingEndpoint*, pb::LinkMeasurement*) override;
 
  private:
   Driver& driver_;

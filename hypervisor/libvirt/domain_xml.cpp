@@ -37,6 +37,14 @@ std::string devices_xml(const VmSpec& vm, const DomainOptions& options) {
   return xml + "</devices>";
 }
 
+/// libvirt's own way to QEMU's environment. It writes the element back with its own prefix "qemu".
+std::string preload_xml(const std::string& library) {
+  if (library.empty()) return "";
+  return "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:env "
+         "name='LD_PRELOAD' value='" +
+         escape(library) + "'/></qemu:commandline>";
+}
+
 }  // namespace
 
 std::string escape(std::string_view text) {
@@ -81,7 +89,7 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   xml +=
       "<on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</"
       "on_crash>";
-  return xml + devices_xml(vm, options) + "</domain>";
+  return xml + devices_xml(vm, options) + preload_xml(options.preload) + "</domain>";
 }
 
 namespace {
@@ -100,6 +108,15 @@ std::string replace_values(const std::string& xml, std::string_view begin, const
     from = end;
     ++found;
   }
+}
+
+/// Without what any host had QEMU preload; there is nothing else of ours in that element.
+std::string without_preload(const std::string& xml) {
+  constexpr std::string_view kEnd = "</qemu:commandline>";
+  const auto begin = xml.find("<qemu:commandline");
+  const auto end = begin == std::string::npos ? begin : xml.find(kEnd, begin);
+  if (end == std::string::npos) return xml;
+  return xml.substr(0, begin) + xml.substr(end + kEnd.size());
 }
 
 bool is_alphanumeric(char c) {
@@ -124,13 +141,16 @@ bool is_uuid(std::string_view text) {
 
 }  // namespace
 
-std::string retarget(const std::string& xml, const std::string& bridge,
-                     const std::string& console) {
+std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
+                     const std::string& preload) {
   int consoles = 0;
   int bridges = 0;
   const std::string moved = replace_values(xml, kConsoleBegin, console, consoles);
   if (consoles == 0) return "";
-  return replace_values(moved, kBridgeBegin, bridge, bridges);
+  const std::string bridged = without_preload(replace_values(moved, kBridgeBegin, bridge, bridges));
+  const auto end = bridged.rfind("</domain>");
+  if (end == std::string::npos) return bridged;
+  return bridged.substr(0, end) + preload_xml(preload) + bridged.substr(end);
 }
 
 std::string text_of(const std::string& xml, const std::string& element) {

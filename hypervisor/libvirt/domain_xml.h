@@ -15,14 +15,17 @@ struct DomainOptions {
   bool accelerated = false;
   std::string bridge;
   std::string console_path;
+  std::string preload = {};  // a library that QEMU is to load, "" for none
 };
 
 /// Text for an attribute or an element; what XML can't hold at all (control characters) is dropped.
 std::string escape(std::string_view text);
 std::string domain_xml(const VmSpec& vm, const DomainOptions& options);
-/// The same domain for another host: its bridge and its console's file replaced. "" when it has no
-/// console.
-std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console);
+/// The same domain for another host: its bridge, its console's file and what QEMU preloads
+/// replaced.
+/// "" when it has no console.
+std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
+                     const std::string& preload);
 /// The text of the first element of that name, unescaped only as far as names and uuids need; "" if
 /// there is none.
 std::string text_of(const std::string& xml, const std::string& element);

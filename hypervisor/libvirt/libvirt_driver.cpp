@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "hypervisor/dirtylog/link.h"
 #include "hypervisor/libvirt/admission.h"
 #include "hypervisor/libvirt/arrivals.h"
 #include "hypervisor/libvirt/capabilities.h"
@@ -12,6 +13,7 @@
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
+#include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
 namespace {
@@ -43,14 +45,22 @@ class LibvirtDriver final : public Driver {
         consoles_(options_.state_dir + "/console", clock),
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
+        watching_(
+            options_.dirty_log_library, [this](const std::string& uuid) { return locate_vm(uuid); },
+            clock, log),
+        sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
         outgoing_(connection_, clock, log) {}
 
-  ~LibvirtDriver() override { connection_.stop_events(); }
+  ~LibvirtDriver() override {
+    connection_.stop_events();
+    watching_.stop();
+  }
   LibvirtDriver(const LibvirtDriver&) = delete;
   LibvirtDriver& operator=(const LibvirtDriver&) = delete;
 
   Status open() {
+    watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
@@ -79,6 +89,8 @@ class LibvirtDriver final : public Driver {
     facts.accelerated = accelerated_;
     facts.live_migration_why = why_no_live_migration(accelerated_, qemu);
     facts.live_migration = facts.live_migration_why.empty();
+    facts.dirty_log_why = watching_.why_not();
+    facts.dirty_log = facts.dirty_log_why.empty() ? "pagemap-scan" : "";
     facts.agent_version = kVersion;
     return facts;
   }
@@ -120,12 +132,14 @@ class LibvirtDriver final : public Driver {
     if (!*fresh) return ok_status();
     const Status started = start_admitted(vm);
     admission_.release(vm.uuid);
+    if (started) watching_.watch(vm.uuid);
     return started;
   }
 
   Status destroy(const VmKey& vm) override {
     arrivals_.forget(vm.uuid);
     admission_.release(vm.uuid);
+    watching_.forget(vm.uuid);
     auto domain = find(vm);
     if (!domain) return absent_is_fine(domain.error());
     if (virDomainDestroyFlags(domain->get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return ok_status();
@@ -189,6 +203,7 @@ class LibvirtDriver final : public Driver {
     if (!*fresh) return ok_status();
     const Status restored = restore_admitted(vm, path);
     admission_.release(vm.uuid);
+    if (restored) watching_.watch(vm.uuid);
     return restored;
   }
 
@@ -258,6 +273,7 @@ class LibvirtDriver final : public Driver {
     }
     auto begun = outgoing_.begin(ticket, *route);
     if (begun) arrivals_.forget(vm.uuid);  // if it came once, now it goes
+    if (begun) watching_.back_off(vm.uuid);
     return begun;
   }
 
@@ -315,6 +331,23 @@ class LibvirtDriver final : public Driver {
     return arrivals_.announce(vm);
   }
 
+  Result<MemoryProfile> memory_profile(const VmKey& vm) override {
+    auto seen = observe(vm);
+    if (!seen) return seen.error();
+    if (seen->copy != Copy::Running && seen->copy != Copy::Paused) return no_copy(vm);
+    auto pid = find_qemu(pid_directory(options_.uri), seen->key);
+    if (!pid) return pid.error();
+    return watching_.profile(vm, {*pid, seen->memory});
+  }
+  Result<IncomingEndpoint> open_link_sink() override {
+    auto uri = sinks_.open();
+    if (!uri) return uri.error();
+    return IncomingEndpoint{*uri};
+  }
+  Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override {
+    return dirtylog::measure_link(sink.uri, clock_);
+  }
+
  private:
   DomainEvents events() {
     DomainEvents out;
@@ -322,14 +355,26 @@ class LibvirtDriver final : public Driver {
     out.resumed_by_migration = [this](const std::string& uuid) {
       arrivals_.on_resumed(uuid, clock_.wall_now());
       admission_.release(uuid);  // it is a domain now
+      watching_.watch(uuid);
     };
     out.iteration = [this](const std::string& uuid) { outgoing_.on_iteration(uuid); };
     out.connected = [this](virConnectPtr connection) { catch_up(connection); };
     return out;
   }
 
+  /// On the watcher's thread.
+  Result<VmProcess> locate_vm(const std::string& uuid) {
+    if (outgoing_.running(uuid)) {
+      return make_error(Code::FailedPrecondition, "it is being migrated");
+    }
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    return locate(connection->get(), uuid, arrivals_.expected(uuid), pid_directory(options_.uri));
+  }
+
   /// VMs that arrived while no events came are announced now, late.
   void catch_up(virConnectPtr connection) {
+    watching_.watch_all(connection);
     for (const auto& arrival : arrivals_.all_expected()) {
       const DomainHandle domain{virDomainLookupByUUIDString(connection, arrival.key.uuid.c_str())};
       if (!domain) continue;
@@ -351,8 +396,11 @@ class LibvirtDriver final : public Driver {
 
   Route route(const VmSpec& vm) const {
     return {"qemu+tcp://" + options_.migration_address + "/system",
-            "tcp://" + options_.migration_address, options_.bridge, consoles_.path(vm.id),
-            accelerated_};
+            "tcp://" + options_.migration_address,
+            options_.bridge,
+            consoles_.path(vm.id),
+            accelerated_,
+            watching_.preload()};
   }
 
   /// NotFound if that incarnation is not a domain here.
@@ -460,7 +508,8 @@ class LibvirtDriver final : public Driver {
     auto connection = connection_.get();
     if (!connection) return connection.error();
     if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
-    const DomainOptions options{accelerated_, options_.bridge, consoles_.path(vm.id)};
+    const DomainOptions options{accelerated_, options_.bridge, consoles_.path(vm.id),
+                                watching_.preload()};
     const std::string xml = domain_xml(vm, options);
     const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
     if (made) return ok_status();
@@ -483,7 +532,8 @@ class LibvirtDriver final : public Driver {
                                                       vm.id.value + "' (" + vm.uuid + ")");
     }
     if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
-    const std::string here = retarget(xml, options_.bridge, consoles_.path(vm.id));
+    const std::string here =
+        retarget(xml, options_.bridge, consoles_.path(vm.id), watching_.preload());
     if (virDomainRestoreFlags(connection->get(), path.c_str(),
                               here.empty() ? nullptr : here.c_str(),
                               VIR_DOMAIN_SAVE_RUNNING) == 0) {
@@ -536,6 +586,9 @@ class LibvirtDriver final : public Driver {
   Consoles consoles_;
   Admission admission_;
   Arrivals arrivals_;
+  // Stopped before the others end, but it may hear of VMs until the connection is gone.
+  Watching watching_;
+  dirtylog::LinkSinks sinks_;
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
   Outgoing outgoing_;

@@ -22,6 +22,7 @@ struct LibvirtOptions {
   std::string migration_address;  // other hosts reach libvirtd and QEMU here
   Bytes memory;                   // for VMs in all, their overhead included
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
+  std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute
 };
 
 /// Unavailable when libvirtd does not answer. The first call after an installation may take a

@@ -57,7 +57,7 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
   if (xml.empty()) return last_error("its description can't be read");
   Params params;
   params.add(VIR_MIGRATE_PARAM_URI, route.data_uri);
-  const std::string moved = retarget(xml, route.bridge, route.console);
+  const std::string moved = retarget(xml, route.bridge, route.console, route.preload);
   if (!moved.empty()) params.add(VIR_MIGRATE_PARAM_DEST_XML, moved);
   if (ticket.bandwidth_limit) {
     // libvirt counts in MiB/s and takes 0 for no limit.

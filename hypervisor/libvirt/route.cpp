@@ -6,7 +6,7 @@
 namespace mare::libvirt {
 namespace {
 
-constexpr std::string_view kKind = "libvirt-1";
+constexpr std::string_view kKind = "libvirt-2";
 constexpr char kBetween = '|';
 
 /// A path may hold anything: '|' and '%' are written as %7C and %25.
@@ -53,8 +53,8 @@ std::vector<std::string> fields_of(std::string_view text) {
 
 std::string Route::text() const {
   std::string out(kKind);
-  for (const auto& field :
-       {libvirt_uri, data_uri, bridge, console, std::string(accelerated ? "kvm" : "tcg")}) {
+  for (const auto& field : {libvirt_uri, data_uri, bridge, console,
+                            std::string(accelerated ? "kvm" : "tcg"), preload}) {
     out += kBetween + encode(field);
   }
   return out;
@@ -62,13 +62,13 @@ std::string Route::text() const {
 
 Result<Route> Route::parse(const std::string& text) {
   const auto fields = fields_of(text);
-  const bool good = fields.size() == 6 && fields[0] == kKind && !fields[1].empty() &&
+  const bool good = fields.size() == 7 && fields[0] == kKind && !fields[1].empty() &&
                     !fields[2].empty() && (fields[5] == "kvm" || fields[5] == "tcg");
   if (!good) {
     return make_error(Code::InvalidArgument, "'" + text + "' is not an endpoint of a libvirt host",
                       "both ends of a migration must be of the same kind and version");
   }
-  return Route{fields[1], fields[2], fields[3], fields[4], fields[5] == "kvm"};
+  return Route{fields[1], fields[2], fields[3], fields[4], fields[5] == "kvm", fields[6]};
 }
 
 }  // namespace mare::libvirt

@@ -14,6 +14,7 @@ struct Route {
   std::string bridge;        // the network there
   std::string console;       // the console's file there
   bool accelerated = false;  // KVM there; a guest can't change between KVM and emulation
+  std::string preload = {};  // what QEMU is to load there, "" for nothing
 
   std::string text() const;
   /// InvalidArgument for what text() did not write.

@@ -111,6 +111,20 @@ class RemoteDriver final : public Driver {
   Status announce(const VmSpec& vm) override {
     return tell(&pb::Agent::Stub::Announce, to_wire(vm));
   }
+  Result<MemoryProfile> memory_profile(const VmKey& vm) override {
+    return ask<MemoryProfile, pb::MemoryProfileReply>(&pb::Agent::Stub::MemoryProfile, to_wire(vm));
+  }
+  Result<IncomingEndpoint> open_link_sink() override {
+    pb::IncomingEndpoint reply;
+    auto done = call(Kind::Read, &pb::Agent::Stub::OpenLinkSink, pb::Empty{}, &reply);
+    if (!done) return done.error();
+    return IncomingEndpoint{reply.uri()};
+  }
+  Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override {
+    pb::IncomingEndpoint request;
+    request.set_uri(sink.uri);
+    return ask<LinkMeasurement, pb::LinkMeasurement>(&pb::Agent::Stub::MeasureLink, request);
+  }
 
  private:
   template <typename Request, typename Reply>

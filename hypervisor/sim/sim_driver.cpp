@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "hypervisor/sim/probing.h"
+
 namespace mare::sim {
 namespace {
 
@@ -81,6 +83,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.vm_overhead = host.model.vm_overhead;
     facts.live_migration = host.model.live_migration_refused.empty();
     facts.live_migration_why = host.model.live_migration_refused;
+    facts.dirty_log = "sim";
     facts.agent_version = "simulated";
     return facts;
   });
@@ -341,6 +344,29 @@ Status SimDriver::announce(const VmSpec& vm) {
     arrival.announced = world.now;
     return ok_status();
   });
+}
+
+// --- what a forecast is made of
+
+Result<MemoryProfile> SimDriver::memory_profile(const VmKey& vm) {
+  return call<Result<MemoryProfile>>("memory of " + vm.id.value,
+                                     [&](World& world, SimHost&) -> Result<MemoryProfile> {
+                                       const auto* copy = world.find_copy(host_, vm);
+                                       if (copy == nullptr || copy->copy == Copy::Incoming)
+                                         return no_copy(vm);
+                                       return profile_of(world, *copy->guest);
+                                     });
+}
+
+Result<IncomingEndpoint> SimDriver::open_link_sink() {
+  return call<Result<IncomingEndpoint>>("open a sink", [this](World& world, SimHost& host) {
+    return Result<IncomingEndpoint>(IncomingEndpoint{open_sink(world, host_, host)});
+  });
+}
+
+Result<LinkMeasurement> SimDriver::measure_link(const IncomingEndpoint& sink) {
+  return call<Result<LinkMeasurement>>(
+      "measure a link", [&](World& world, SimHost&) { return send_burst(world, host_, sink.uri); });
 }
 
 std::unique_ptr<Driver> make_sim_driver(SimCluster& cluster, const HostId& host) {

@@ -27,6 +27,9 @@ class SimDriver final : public Driver {
   Result<ArrivalReport> arrival(const VmKey& vm) override;
   Status discard_incoming(const VmKey& vm) override;
   Status announce(const VmSpec& vm) override;
+  Result<MemoryProfile> memory_profile(const VmKey& vm) override;
+  Result<IncomingEndpoint> open_link_sink() override;
+  Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override;
 
  private:
   /// Runs `work` with the locked world and this host, through the faults of the way there.

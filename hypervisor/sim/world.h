@@ -99,6 +99,7 @@ struct SimHost {
   std::map<VmId, LocalCopy> copies;
   std::map<VmId, Arrival> arrivals;
   std::map<VmId, EndedMove> ended;
+  std::map<std::string, Time> link_sinks;  // by their word, with the end of each
   PlannedFailure planned;
 };
 

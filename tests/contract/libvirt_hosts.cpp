@@ -64,6 +64,7 @@ class LibvirtHosts : public LabHosts {
     options.migration_address = host(index).address;
     options.memory = mebibytes(1024);
     options.state_dir = state_of(index);
+    options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
     announcer = std::make_unique<CountingAnnouncer>(clock());
     auto made = libvirt::make_driver(options, *announcer, clock(), log());

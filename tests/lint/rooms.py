@@ -30,8 +30,12 @@ ROOMS = (
     # driver.h and guest_port.h: the files directly in the folder.
     Room("hypervisor", "core, model", ("orchestrator/core", "orchestrator/model"),
          targets=("mare_driver",)),
-    Room("hypervisor/libvirt", "driver.h, own C library", ("hypervisor",), foreign=("libvirt",),
-         targets=("mare_libvirt",)),
+    # mare-dirtylog is the library that QEMU loads.
+    Room("hypervisor/dirtylog", "core, model, own C library",
+         ("orchestrator/core", "orchestrator/model"), foreign=("zstd",),
+         targets=("mare_dirtylog", "mare-dirtylog")),
+    Room("hypervisor/libvirt", "driver.h, dirtylog, own C library",
+         ("hypervisor", "hypervisor/dirtylog"), foreign=("libvirt",), targets=("mare_libvirt",)),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
     # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same
     # kind of certificates.
@@ -79,6 +83,7 @@ FOREIGN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "json": (("nlohmann/",), ("nlohmann_json::nlohmann_json",)),
     "cpprest": (("cpprest/", "pplx/", "boost/"), ("cpprestsdk::cpprest",)),
     "curl": (("curl/",), ("CURL::libcurl",)),
+    "zstd": (("zstd.h",), ("PkgConfig::ZSTD",)),
     "cli11": (("CLI/",), ("CLI11::CLI11",)),
     "openssl": (("openssl/",), ("OpenSSL::Crypto", "OpenSSL::SSL")),
     "mpi": (("mpi.h",), ("MPI::MPI_C",)),

@@ -65,6 +65,8 @@ TEST(Convert, EveryField) {
   expect_round_trip(full_ticket());
   expect_round_trip(full_outgoing());
   expect_round_trip(full_arrival());
+  expect_round_trip(full_profile());
+  expect_round_trip(full_link());
 }
 
 TEST(Convert, AbsentIsNotZero) {

@@ -21,6 +21,8 @@ class FakeDriver final : public Driver {
   IncomingEndpoint endpoint_answer;
   OutgoingStatus outgoing_answer;
   ArrivalReport arrival_answer;
+  MemoryProfile profile_answer;
+  LinkMeasurement link_answer;
   /// Called first in every call, outside the mutex, with the method's name.
   std::function<void(const std::string&)> hook = [](const std::string&) {};
 
@@ -81,6 +83,15 @@ class FakeDriver final : public Driver {
   }
   Status announce(const VmSpec& vm) override {
     return done("announce", [&] { spec = vm; });
+  }
+  Result<MemoryProfile> memory_profile(const VmKey& vm) override {
+    return answer("memory_profile", [&] { return key = vm, profile_answer; });
+  }
+  Result<IncomingEndpoint> open_link_sink() override {
+    return answer("open_link_sink", [&] { return endpoint_answer; });
+  }
+  Result<LinkMeasurement> measure_link(const IncomingEndpoint& to) override {
+    return answer("measure_link", [&] { return endpoint = to, link_answer; });
   }
 
   std::vector<std::string> take_calls() {

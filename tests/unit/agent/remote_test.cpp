@@ -98,6 +98,25 @@ TEST_F(Remote, EveryReadingCall) {
                                                           "outgoing", "arrival"}));
 }
 
+TEST_F(Remote, WhatAForecastNeeds) {
+  fake_.profile_answer = full_profile();
+  fake_.link_answer = full_link();
+  fake_.endpoint_answer = {"mare-link://10.77.0.12:4000/word"};
+  auto profile = driver_->memory_profile(full_key());
+  ASSERT_TRUE(profile.ok()) << profile.error().text();
+  EXPECT_TRUE(same(*profile, full_profile()));
+  EXPECT_TRUE(same(fake_.key, full_key()));
+  auto sink = driver_->open_link_sink();
+  ASSERT_TRUE(sink.ok()) << sink.error().text();
+  EXPECT_EQ(sink->uri, fake_.endpoint_answer.uri);
+  auto link = driver_->measure_link({"mare-link://10.77.0.13:4001/other"});
+  ASSERT_TRUE(link.ok()) << link.error().text();
+  EXPECT_TRUE(same(*link, full_link()));
+  EXPECT_EQ(fake_.endpoint.uri, "mare-link://10.77.0.13:4001/other");
+  EXPECT_EQ(fake_.take_calls(),
+            (std::vector<std::string>{"memory_profile", "open_link_sink", "measure_link"}));
+}
+
 TEST_F(Remote, EveryCallWithAKey) {
   using Method = Status (Driver::*)(const VmKey&);
   const std::vector<std::pair<std::string, Method>> methods{

@@ -86,6 +86,31 @@ ArrivalReport full_arrival() {
   return report;
 }
 
+MemoryProfile full_profile() {
+  MemoryProfile profile;
+  profile.source = "pagemap-scan";
+  profile.taken = WallTime{1'795'000'000'000'601};
+  profile.total = Bytes{602};
+  profile.zero = Bytes{603};
+  profile.compressed_fraction = 0.625;
+  for (int i = 1; i <= 2; ++i) {
+    DirtyCycle cycle;
+    cycle.began = WallTime{1'795'000'000'000'610 + i};
+    for (int j = 1; j <= 3; ++j) {
+      cycle.points.push_back({Microseconds{620 + 10 * i + j}, Microseconds{640 + 10 * i + j},
+                              Bytes{static_cast<std::uint64_t>(660 + 10 * i + j)}});
+    }
+    profile.cycles.push_back(cycle);
+  }
+  profile.heat = {0.25, 0.5, 1};
+  profile.cost_fraction = 0.0078125;
+  return profile;
+}
+
+LinkMeasurement full_link() {
+  return {BytesPerSecond{701.5}, Microseconds{702}, Bytes{703}};
+}
+
 bool same(const VmKey& a, const VmKey& b) {
   const auto& [id, uuid] = a;
   return std::tie(id, uuid) == std::tie(b.id, b.uuid);
@@ -147,6 +172,33 @@ bool same(const ArrivalReport& a, const ArrivalReport& b) {
          std::tie(downtime, total, transferred, resumed, announced, announcements) ==
              std::tie(b.downtime, b.total_time, b.transferred, b.resumed_at, b.announced_at,
                       b.announcements);
+}
+
+bool same(const DirtyPoint& a, const DirtyPoint& b) {
+  const auto& [wall, progress, unique] = a;
+  return std::tie(wall, progress, unique) == std::tie(b.wall, b.progress, b.unique);
+}
+
+bool same(const DirtyCycle& a, const DirtyCycle& b) {
+  const auto& [began, points] = a;
+  return began == b.began &&
+         std::equal(points.begin(), points.end(), b.points.begin(), b.points.end(),
+                    [](const DirtyPoint& x, const DirtyPoint& y) { return same(x, y); });
+}
+
+bool same(const MemoryProfile& a, const MemoryProfile& b) {
+  const auto& [source, taken, total, zero, compressed, cycles, heat, cost] = a;
+  const bool cycles_same =
+      std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
+                 [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
+  return cycles_same && std::tie(source, taken, total, zero, compressed, heat, cost) ==
+                            std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
+                                     b.heat, b.cost_fraction);
+}
+
+bool same(const LinkMeasurement& a, const LinkMeasurement& b) {
+  const auto& [goodput, trip, sent] = a;
+  return std::tie(goodput, trip, sent) == std::tie(b.goodput, b.round_trip, b.sent);
 }
 
 }  // namespace mare::agent::test

@@ -14,6 +14,8 @@ VmStatistics full_statistics();
 MigrationTicket full_ticket();
 OutgoingStatus full_outgoing();
 ArrivalReport full_arrival();
+MemoryProfile full_profile();
+LinkMeasurement full_link();
 
 bool same(const VmKey& a, const VmKey& b);
 bool same(const VmSpec& a, const VmSpec& b);
@@ -24,5 +26,7 @@ bool same(const MigrationTicket& a, const MigrationTicket& b);
 bool same(const Round& a, const Round& b);
 bool same(const OutgoingStatus& a, const OutgoingStatus& b);
 bool same(const ArrivalReport& a, const ArrivalReport& b);
+bool same(const MemoryProfile& a, const MemoryProfile& b);
+bool same(const LinkMeasurement& a, const LinkMeasurement& b);
 
 }  // namespace mare::agent::test

@@ -66,19 +66,46 @@ TEST(DomainXml, KvmTakesTheHostsCpuAndEmulationAPlainOne) {
 
 TEST(DomainXml, AnotherHostGetsItsBridgeAndItsConsole) {
   const std::string xml = domain_xml(some_vm(), options(false));
-  const std::string there = retarget(xml, "br7", "/else'where/demo-0.log");
+  const std::string there = retarget(xml, "br7", "/else'where/demo-0.log", "");
   EXPECT_EQ(there.find("/state/console"), std::string::npos);
   EXPECT_EQ(there.find("br0"), std::string::npos);
   EXPECT_THAT(there, HasSubstr("<source bridge='br7'/>"));
   EXPECT_THAT(there, HasSubstr("<serial type='file'><source path='/else&apos;where/demo-0.log'"));
   EXPECT_THAT(there, HasSubstr("<console type='file'><source path='/else&apos;where/demo-0.log'"));
   // Nothing else changed, and back again it is the same.
-  EXPECT_EQ(retarget(there, "br0", "/state/console/demo-0.log"), xml);
+  EXPECT_EQ(retarget(there, "br0", "/state/console/demo-0.log", ""), xml);
 }
 
 TEST(DomainXml, WithoutAConsoleThereIsNothingToRetarget) {
-  EXPECT_EQ(retarget("<domain/>", "br0", "/c"), "");
-  EXPECT_EQ(retarget("", "br0", "/c"), "");
+  EXPECT_EQ(retarget("<domain/>", "br0", "/c", "/lib.so"), "");
+  EXPECT_EQ(retarget("", "br0", "/c", "/lib.so"), "");
+}
+
+TEST(DomainXml, WhatQemuPreloadsIsTheHostsOwn) {
+  DomainOptions with = options(false);
+  with.preload = "/here/lib'x.so";
+  const std::string here = domain_xml(some_vm(), with);
+  EXPECT_THAT(here, HasSubstr("<qemu:env name='LD_PRELOAD' value='/here/lib&apos;x.so'/>"));
+  EXPECT_THAT(domain_xml(some_vm(), options(false)), Not(HasSubstr("LD_PRELOAD")));
+  const std::string console = "/state/console/demo-0.log";
+  const std::string there = retarget(here, "br0", console, "/there/lib.so");
+  EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/>"));
+  EXPECT_THAT(there, Not(HasSubstr("/here/")));
+  EXPECT_EQ(retarget(there, "br0", console, "/here/lib'x.so"), here);
+  // Between a host that watches and one that does not, both ways.
+  const std::string bare = domain_xml(some_vm(), options(false));
+  EXPECT_EQ(retarget(here, "br0", console, ""), bare);
+  EXPECT_EQ(retarget(bare, "br0", console, "/here/lib'x.so"), here);
+}
+
+TEST(DomainXml, LibvirtsOwnSpellingOfThePreloadIsReplaced) {
+  const std::string theirs =
+      "<domain type='qemu' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n"
+      "  <console type='file'><source path='/c'/></console>\n  <qemu:commandline>\n"
+      "    <qemu:env name='LD_PRELOAD' value='/here/lib.so'/>\n  </qemu:commandline>\n</domain>\n";
+  const std::string there = retarget(theirs, "br0", "/c", "/there/lib.so");
+  EXPECT_THAT(there, Not(HasSubstr("/here/lib.so")));
+  EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/></qemu:commandline></domain>\n"));
 }
 
 TEST(DomainXml, TextOfFindsTheFirst) {

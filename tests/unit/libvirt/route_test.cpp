@@ -6,8 +6,12 @@ namespace mare::libvirt {
 namespace {
 
 TEST(Route, ComesBackAsItWasWritten) {
-  const Route route{"qemu+tcp://10.77.0.12/system", "tcp://10.77.0.12", "br0",
-                    "/state/a|b%7Cc%/console/demo-0.log", true};
+  const Route route{"qemu+tcp://10.77.0.12/system",
+                    "tcp://10.77.0.12",
+                    "br0",
+                    "/state/a|b%7Cc%/console/demo-0.log",
+                    true,
+                    "/lib/a|b.so"};
   auto back = Route::parse(route.text());
   ASSERT_TRUE(back.ok()) << back.error().text();
   EXPECT_EQ(back->libvirt_uri, route.libvirt_uri);
@@ -15,6 +19,7 @@ TEST(Route, ComesBackAsItWasWritten) {
   EXPECT_EQ(back->bridge, route.bridge);
   EXPECT_EQ(back->console, route.console);
   EXPECT_EQ(back->accelerated, route.accelerated);
+  EXPECT_EQ(back->preload, route.preload);
 }
 
 TEST(Route, WhatIsNoRouteIsRefusedByName) {

@@ -1,0 +1,31 @@
+// What of a VM's memory a migration would really send: pages that hold something, and how well they
+// compress. Read from outside, while the guest runs; changes nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
+
+#include "hypervisor/dirtylog/process.h"
+
+namespace mare::dirtylog {
+
+struct MemoryContent {
+  Bytes total;                     // of the guest's RAM
+  Bytes zero;                      // of it never touched, or only zeros
+  double compressed_fraction = 1;  // of the rest, after zstd -1; 0 to 1
+};
+
+/// Looks at the RAM of the VM in process `pid`: at every present page up to 1 GiB of them, beyond
+/// that at an even sample of so many. NotFound: no such process, or it ended meanwhile.
+Result<MemoryContent> scan_memory(pid_t pid, Bytes memory);
+
+bool is_zero_page(const std::byte* page);
+
+/// How QEMU's multifd packs with zstd at level 1: packets of 128 pages, one stream a channel,
+/// flushed at each packet's end. `pages` holds whole pages. The share that is left, 0 to 1; 1 for
+/// none.
+double packed_fraction(std::span<const std::byte> pages);
+
+}  // namespace mare::dirtylog

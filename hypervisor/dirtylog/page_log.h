@@ -1,0 +1,40 @@
+// The dirty-page log of one VM, as the watcher uses it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "orchestrator/core/result.h"
+#include "orchestrator/core/units.h"
+
+namespace mare::dirtylog {
+
+/// Regions of a heat strip.
+inline constexpr std::size_t kHeatRegions = 64;
+
+struct LogReading {
+  Bytes unique;              // written since arm()
+  Microseconds progress{0};  // CPU time of all vCPUs, from any origin
+  std::vector<double> heat;  // share of each region written since arm()
+};
+
+/// Not thread-safe: the watcher calls it under the VM's lock. The destructor ends all cost for the
+/// guest.
+class PageLog {
+ public:
+  virtual ~PageLog() = default;
+  /// From now on every page counts as not written; answers the progress of this moment. NotFound:
+  /// the VM has ended.
+  virtual Result<Microseconds> arm() = 0;
+  /// Changes nothing: two readings without arm() between them add up.
+  virtual Result<LogReading> read() = 0;
+};
+
+/// Opens the log of a VM that runs here now. NotFound: it is not here any more. Unsupported: it
+/// can't be watched, and why; FailedPrecondition, Unavailable: not at this moment.
+using OpenLog = std::function<Result<std::unique_ptr<PageLog>>(const std::string& uuid)>;
+
+}  // namespace mare::dirtylog

@@ -1,0 +1,234 @@
+#include "hypervisor/dirtylog/pagemap_scan.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "hypervisor/dirtylog/kernel_abi.h"
+
+namespace mare::dirtylog {
+namespace {
+
+constexpr std::uint64_t kFeatures = abi::kWpAsync | abi::kWpUnpopulated | abi::kWpHugetlbfsShmem;
+constexpr const char* kNeeds = "the dirty-page log needs Linux 6.7 or newer on the host";
+
+/// False for a kernel without these features, and for a descriptor that had its UFFDIO_API.
+bool initialize(int uffd) {
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = kFeatures;
+  return ioctl(uffd, UFFDIO_API, &api) == 0;
+}
+
+bool enlist(int uffd, std::uint64_t start, std::uint64_t size) {
+  uffdio_register with{};
+  with.range = {start, size};
+  with.mode = UFFDIO_REGISTER_MODE_WP;
+  return ioctl(uffd, UFFDIO_REGISTER, &with) == 0;
+}
+
+abi::ScanArg scan_of(std::uint64_t start, std::uint64_t end) {
+  abi::ScanArg scan{};
+  scan.size = sizeof scan;
+  scan.flags = abi::kScanCheckWpAsync;
+  scan.start = start;
+  scan.end = end;
+  scan.category_mask = abi::kPageIsWritten;
+  scan.return_mask = abi::kPageIsWritten;
+  return scan;
+}
+
+bool protect(int pagemap, std::uint64_t start, std::uint64_t end) {
+  abi::ScanArg scan = scan_of(start, end);
+  scan.flags |= abi::kScanWpMatching;
+  return ioctl(pagemap, abi::kPagemapScan, &scan) >= 0;
+}
+
+/// Pages written, as runs of addresses, handed to `each`. False on an error, with errno.
+template <typename Each>
+bool for_each_written(int pagemap, std::uint64_t start, std::uint64_t end, const Each& each) {
+  std::array<abi::PageRegion, 2048> regions{};
+  while (start < end) {
+    abi::ScanArg scan = scan_of(start, end);
+    scan.vec = reinterpret_cast<std::uint64_t>(regions.data());
+    scan.vec_len = regions.size();
+    const int found = ioctl(pagemap, abi::kPagemapScan, &scan);
+    if (found < 0) return false;
+    for (int i = 0; i < found; ++i) {
+      const auto& region = regions.at(static_cast<std::size_t>(i));
+      each(region.start, region.end);
+    }
+    // Where it stopped is right only when it stopped for want of room: at the end of the range
+    // Linux 6.18 names a place before what it has told already.
+    if (static_cast<std::size_t>(found) < regions.size() || scan.walk_end <= start) break;
+    start = scan.walk_end;
+  }
+  return true;
+}
+
+/// Adds a run of pages to a strip of kHeatRegions over `ram`, as bytes.
+void add_heat(std::vector<double>& heat, const Mapping& ram, std::uint64_t from, std::uint64_t to) {
+  const std::uint64_t width = (ram.size() + kHeatRegions - 1) / kHeatRegions;
+  while (from < to) {
+    const std::uint64_t region = (from - ram.start) / width;
+    const std::uint64_t edge = std::min(to, ram.start + (region + 1) * width);
+    heat.at(region) += static_cast<double>(edge - from);
+    from = edge;
+  }
+}
+
+void make_shares(std::vector<double>& heat, const Mapping& ram) {
+  const std::uint64_t width = (ram.size() + kHeatRegions - 1) / kHeatRegions;
+  for (std::uint64_t i = 0; i < heat.size(); ++i) {
+    const std::uint64_t begin = std::min(i * width, ram.size());
+    const std::uint64_t size = std::min(width, ram.size() - begin);
+    heat[i] = size == 0 ? 0 : heat[i] / static_cast<double>(size);
+  }
+}
+
+/// A page of ours, given back at the end.
+class OwnPage {
+ public:
+  OwnPage()
+      : at_(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~OwnPage() {
+    if (*this) munmap(at_, kPage);
+  }
+  OwnPage(const OwnPage&) = delete;
+  OwnPage& operator=(const OwnPage&) = delete;
+  explicit operator bool() const { return at_ != MAP_FAILED; }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(at_); }
+  void write() { *static_cast<volatile char*>(at_) = 1; }
+
+ private:
+  void* at_;
+};
+
+Error lacks(const char* what) {
+  return make_error(Code::Unsupported, system_text(what), kNeeds);
+}
+
+/// The one that the preloaded library opened: nobody uses it yet, or an earlier agent did. QEMU's
+/// own have other features.
+std::optional<Descriptor> ours_of(const Process& process) {
+  for (const auto& descriptor : process.userfaultfds()) {
+    const bool fresh = (descriptor.features & abi::kInitialized) == 0;
+    if (fresh || (descriptor.features & abi::kWpAsync) != 0) return descriptor;
+  }
+  return std::nullopt;
+}
+
+/// Everything but its file: the descriptor is ready and the RAM is under it.
+Status prepare(int uffd, bool fresh, const Mapping& ram) {
+  if (fresh && !initialize(uffd)) return lacks("userfaultfd without asynchronous protection");
+  if (enlist(uffd, ram.start, ram.size())) return ok_status();
+  if (errno == EBUSY) {
+    return make_error(Code::FailedPrecondition, "QEMU itself watches its RAM at this moment");
+  }
+  if (errno == ESRCH) return make_error(Code::NotFound, "its process has ended");
+  return make_error(Code::Unavailable, system_text("its RAM can't be registered"));
+}
+
+}  // namespace
+
+Status pagemap_scan_works() {
+  const Fd uffd{static_cast<int>(
+      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | static_cast<int>(abi::kUserModeOnly)))};
+  if (!uffd) return lacks("userfaultfd");
+  if (!initialize(uffd.get())) return lacks("userfaultfd without asynchronous protection");
+  const Fd pagemap{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+  if (!pagemap) return lacks("/proc/self/pagemap");
+  OwnPage page;
+  if (!page || !enlist(uffd.get(), page.address(), kPage)) return lacks("a page of this process");
+  page.write();
+  const std::uint64_t end = page.address() + kPage;
+  if (!protect(pagemap.get(), page.address(), end)) return lacks("PAGEMAP_SCAN");
+  std::uint64_t written = 0;
+  const auto count = [&](std::uint64_t from, std::uint64_t to) { written += to - from; };
+  if (!for_each_written(pagemap.get(), page.address(), end, count)) return lacks("PAGEMAP_SCAN");
+  const bool armed = written == 0;
+  page.write();
+  const bool read = for_each_written(pagemap.get(), page.address(), end, count);
+  if (armed && read && written == kPage) return ok_status();
+  return make_error(Code::Unsupported, "PAGEMAP_SCAN does not see a write", kNeeds);
+}
+
+PagemapScan::PagemapScan(Process process, Fd uffd, Fd pagemap, Mapping ram)
+    : process_(std::move(process)),
+      uffd_(std::move(uffd)),
+      pagemap_(std::move(pagemap)),
+      ram_(std::move(ram)),
+      vcpus_(process_.vcpu_threads()) {}
+
+PagemapScan::~PagemapScan() {
+  uffdio_range range{ram_.start, ram_.size()};
+  // Fails only when the process, and all that was registered with it, is gone.
+  static_cast<void>(ioctl(uffd_.get(), UFFDIO_UNREGISTER, &range));
+}
+
+Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {
+  auto process = Process::open(pid);
+  if (!process) return process.error();
+  const auto descriptor = ours_of(*process);
+  if (!descriptor) {
+    if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
+    return make_error(Code::Unsupported, "its QEMU has no userfaultfd for the agent",
+                      "it was started without libmare-dirtylog.so: start or move it anew");
+  }
+  auto uffd = process->take(descriptor->number);
+  if (!uffd) return uffd.error();
+  auto maps = process->maps();
+  if (!maps) return maps.error();
+  auto ram = find_guest_ram(*maps, memory);
+  if (!ram) return ram.error();
+  Fd pagemap{::open(process->path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!pagemap) return make_error(Code::Unavailable, system_text(process->path("pagemap")));
+  // The file is of whatever process had the pid when it was opened: only now is it known whose.
+  if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
+  const bool fresh = (descriptor->features & abi::kInitialized) == 0;
+  if (auto ready = prepare(uffd->get(), fresh, *ram); !ready) return ready.error();
+  return std::unique_ptr<PageLog>(
+      new PagemapScan(std::move(*process), std::move(*uffd), std::move(pagemap), std::move(*ram)));
+}
+
+Error PagemapScan::failure(const char* what) const {
+  const std::string text = system_text(what);
+  if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");
+  return make_error(Code::Unavailable, text);
+}
+
+Result<Microseconds> PagemapScan::arm() {
+  if (vcpus_.empty()) vcpus_ = process_.vcpu_threads();
+  const Microseconds before = process_.cpu_time(vcpus_);
+  if (!protect(pagemap_.get(), ram_.start, ram_.end)) {
+    return failure("PAGEMAP_SCAN can't protect its RAM");
+  }
+  if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");
+  return (before + process_.cpu_time(vcpus_)) / 2;
+}
+
+Result<LogReading> PagemapScan::read() {
+  LogReading out;
+  out.heat.assign(kHeatRegions, 0);
+  const Microseconds before = process_.cpu_time(vcpus_);
+  const bool read = for_each_written(pagemap_.get(), ram_.start, ram_.end,
+                                     [&](std::uint64_t from, std::uint64_t to) {
+                                       out.unique.count += to - from;
+                                       add_heat(out.heat, ram_, from, to);
+                                     });
+  if (!read) return failure("PAGEMAP_SCAN can't read its RAM");
+  // A process that ends meanwhile has no memory left, and looks idle.
+  if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");
+  out.progress = (before + process_.cpu_time(vcpus_)) / 2;
+  make_shares(out.heat, ram_);
+  return out;
+}
+
+}  // namespace mare::dirtylog

@@ -1,0 +1,47 @@
+// PAGEMAP_SCAN on another process: an exact log of written pages, also under emulation, that QEMU
+// knows nothing of. Needs Linux 6.7 and the descriptor that libmare-dirtylog.so left open in QEMU.
+//
+// A page that is write-protected by a userfaultfd with WP_ASYNC loses its protection at its first
+// write, in the kernel: nobody is woken, the guest pays one fault (docs/dirty-log.md). "Written" is
+// then what is not protected any more.
+#pragma once
+
+#include <memory>
+
+#include "hypervisor/dirtylog/page_log.h"
+#include "hypervisor/dirtylog/process.h"
+
+namespace mare::dirtylog {
+
+/// Can this machine's kernel do it? Tried on a page of this process; Unsupported says what lacks.
+Status pagemap_scan_works();
+
+class PagemapScan final : public PageLog {
+ public:
+  /// Registers the RAM of the VM in process `pid`. NotFound: no such process. Unsupported: it has
+  /// no userfaultfd for us. FailedPrecondition: QEMU uses one of its own on its RAM (post-copy,
+  /// background-snapshot).
+  ///
+  /// A descriptor of which an earlier agent made use goes on as it is: UFFDIO_API is once for ever,
+  /// and to register the same range again changes nothing.
+  static Result<std::unique_ptr<PageLog>> open(pid_t pid, Bytes memory);
+  /// Unregisters: protection and faults end. Nothing is left of it when the process is gone.
+  ~PagemapScan() override;
+  PagemapScan(const PagemapScan&) = delete;
+  PagemapScan& operator=(const PagemapScan&) = delete;
+
+  Result<Microseconds> arm() override;
+  Result<LogReading> read() override;
+
+ private:
+  PagemapScan(Process process, Fd uffd, Fd pagemap, Mapping ram);
+  Error failure(const char* what) const;
+
+  Process process_;
+  Fd uffd_;
+  Fd pagemap_;
+  Mapping ram_;
+  std::vector<pid_t> vcpus_;
+};
+
+}  // namespace mare::dirtylog

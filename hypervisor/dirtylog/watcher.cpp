@@ -1,0 +1,268 @@
+#include "hypervisor/dirtylog/watcher.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace mare::dirtylog {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+/// Since the arming. Dense where a last round is, up to what round 0 of a large VM takes.
+constexpr std::array<milliseconds, 11> kPoints{
+    milliseconds{50},     milliseconds{100},    milliseconds{200},   milliseconds{500},
+    milliseconds{1000},   milliseconds{2000},   milliseconds{5000},  milliseconds{10'000},
+    milliseconds{20'000}, milliseconds{40'000}, milliseconds{64'000}};
+constexpr milliseconds kCycle = kPoints.back();
+/// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
+constexpr milliseconds kFirstCycle{10'000};
+constexpr seconds kRetry{1};
+/// What can't be will hardly be in a minute, but an operator may have mended it.
+constexpr seconds kRetryHopeless{60};
+constexpr seconds kIdle{3600};
+/// The first write to a page after the arming: measured 0.5 to 1.2 us (docs/dirty-log.md).
+constexpr nanoseconds kFault{1000};
+/// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
+constexpr int kCostLimitPercent = 1;
+constexpr std::uint64_t kPageBytes = 4096;
+
+Microseconds micro(nanoseconds span) {
+  return std::chrono::duration_cast<Microseconds>(span);
+}
+
+double in_seconds(nanoseconds span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+}  // namespace
+
+nanoseconds Watcher::Cycle::cost() const {
+  const std::uint64_t pages =
+      seen.points.empty() ? 0 : seen.points.back().unique.count / kPageBytes;
+  return scanning + kFault * static_cast<std::int64_t>(pages);
+}
+
+Watcher::Watcher(OpenLog open, Clock& clock, Log& log)
+    : open_(std::move(open)), clock_(clock), log_(log) {}
+
+Watcher::VmPtr Watcher::find(const std::string& uuid) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = vms_.find(uuid);
+  return known == vms_.end() ? nullptr : known->second;
+}
+
+void Watcher::watch(const std::string& uuid) {
+  const std::lock_guard lock(mutex_);
+  if (vms_.contains(uuid)) return;
+  auto vm = std::make_shared<Vm>();
+  vm->due = clock_.now();
+  vms_.emplace(uuid, std::move(vm));
+}
+
+void Watcher::back_off(const std::string& uuid) {
+  const VmPtr vm = find(uuid);
+  if (!vm) return;
+  const std::lock_guard busy(vm->busy);
+  close_log(*vm, "it is being migrated", kRetry);
+}
+
+void Watcher::forget(const std::string& uuid) {
+  VmPtr gone;  // ends under no lock
+  const std::lock_guard lock(mutex_);
+  const auto known = vms_.find(uuid);
+  if (known == vms_.end()) return;
+  gone = std::move(known->second);
+  vms_.erase(known);
+}
+
+std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = vms_.find(uuid);
+  if (known == vms_.end()) return std::nullopt;
+  const Vm& vm = *known->second;
+  WatchReport out;
+  double cost = 0;
+  double time = 0;
+  for (const auto& cycle : vm.cycles) {
+    out.cycles.push_back(cycle.seen);
+    cost += in_seconds(cycle.cost());
+    time += in_seconds(cycle.length);
+  }
+  out.heat = vm.heat;
+  out.cost_fraction = time > 0 ? cost / time : 0;
+  out.not_watched = vm.why;
+  out.hopeless = vm.hopeless;
+  return out;
+}
+
+MonotonicTime Watcher::step() {
+  std::vector<std::pair<std::string, VmPtr>> due;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, vm] : vms_) {
+      if (vm->due <= clock_.now()) due.emplace_back(uuid, vm);
+    }
+  }
+  for (const auto& [uuid, vm] : due) {
+    const std::lock_guard busy(vm->busy);
+    work(uuid, *vm);
+  }
+  const std::lock_guard lock(mutex_);
+  MonotonicTime next = clock_.now() + kIdle;
+  for (const auto& [uuid, vm] : vms_) next = std::min(next, vm->due);
+  return next;
+}
+
+void Watcher::work(const std::string& uuid, Vm& vm) {
+  if (!vm.log) {
+    auto opened = open_(uuid);
+    if (!opened) return failed(uuid, vm, opened.error());
+    vm.log = std::move(*opened);
+    if (auto begun = begin_cycle(vm); !begun) failed(uuid, vm, begun.error());
+    return;
+  }
+  bool whole = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (vm.due > clock_.now()) return;  // somebody backed off since it was found to be due
+    whole = vm.cycles.empty() || vm.cycles.back().whole;
+  }
+  const Status done = whole ? begin_cycle(vm) : take_point(vm);
+  if (!done) failed(uuid, vm, done.error());
+}
+
+Status Watcher::begin_cycle(Vm& vm) {
+  const MonotonicTime before = clock_.now();
+  const auto progress = vm.log->arm();
+  if (!progress) return progress.error();
+  const MonotonicTime after = clock_.now();
+  Cycle cycle;
+  cycle.seen.began = clock_.wall_now();
+  // Pages are armed one after the other.
+  cycle.began = before + (after - before) / 2;
+  cycle.progress_then = *progress;
+  cycle.scanning = after - before;
+  const std::lock_guard lock(mutex_);
+  const bool first = vm.cycles.empty();
+  if (!first && vm.cycles.back().whole) {
+    vm.cycles.back().length = micro(cycle.began - vm.cycles.back().began);
+  }
+  cycle.length = first ? kFirstCycle : kCycle;
+  vm.due = cycle.began + kPoints.front();
+  vm.why.clear();
+  vm.hopeless = false;
+  vm.cycles.push_back(std::move(cycle));
+  if (vm.cycles.size() > kCyclesKept) vm.cycles.pop_front();
+  return ok_status();
+}
+
+Status Watcher::take_point(Vm& vm) {
+  const MonotonicTime before = clock_.now();
+  const auto reading = vm.log->read();
+  if (!reading) return reading.error();
+  const MonotonicTime after = clock_.now();
+  const std::lock_guard lock(mutex_);
+  add_point(vm, *reading, before, after);
+  return ok_status();
+}
+
+void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
+                        MonotonicTime after) {
+  Cycle& cycle = vm.cycles.back();
+  DirtyPoint point;
+  point.wall = micro(before + (after - before) / 2 - cycle.began);
+  point.progress = reading.progress - cycle.progress_then;
+  point.unique = reading.unique;
+  if (!cycle.seen.points.empty()) {
+    // A page that the guest gave back may vanish from the log, but it was written.
+    const DirtyPoint& last = cycle.seen.points.back();
+    point.progress = std::max(point.progress, last.progress);
+    point.unique = std::max(point.unique, last.unique);
+  }
+  cycle.seen.points.push_back(point);
+  cycle.scanning += after - before;
+  const auto next = std::find_if(kPoints.begin(), kPoints.end(),
+                                 [&](milliseconds at) { return at > point.wall; });
+  if (next != kPoints.end() && *next <= cycle.length) {
+    vm.due = cycle.began + *next;
+    if (!vm.heat_of_whole_cycle) vm.heat = reading.heat;
+    return;
+  }
+  cycle.whole = true;
+  cycle.length = std::max(cycle.length, micro(cycle.cost() * (100 / kCostLimitPercent)));
+  vm.due = std::max(after, cycle.began + cycle.length);
+  vm.heat = reading.heat;
+  vm.heat_of_whole_cycle = true;
+}
+
+void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
+  const bool open = vm.log != nullptr;
+  vm.log.reset();
+  const std::lock_guard lock(mutex_);
+  vm.due = clock_.now() + again;
+  vm.why = why;
+  vm.hopeless = false;
+  if (!open || vm.cycles.empty()) return;
+  Cycle& last = vm.cycles.back();
+  if (last.seen.points.empty()) {
+    vm.cycles.pop_back();
+    return;
+  }
+  // Cut short: it lasted for as long as it was looked at.
+  if (!last.whole) last.length = last.seen.points.back().wall;
+  last.whole = true;
+}
+
+void Watcher::failed(const std::string& uuid, Vm& vm, const Error& error) {
+  // A process that ended need not be the VM's end: perhaps it runs here anew. Whether it does, the
+  // next attempt to open its log tells.
+  if (error.code == Code::NotFound && vm.log) return close_log(vm, error.message, kRetry);
+  if (error.code == Code::NotFound) return forget(uuid);
+  const bool hopeless = error.code == Code::Unsupported;
+  bool known = true;
+  {
+    const std::lock_guard lock(mutex_);
+    known = vm.why == error.message;
+  }
+  // Once for each reason; what passes by itself is for debugging.
+  if (!known && hopeless) log_.warn("dirtylog", "VM " + uuid + " is not watched: " + error.text());
+  if (!known && !hopeless) log_.debug("dirtylog", "VM " + uuid + ": " + error.text());
+  close_log(vm, error.message, hopeless ? nanoseconds{kRetryHopeless} : nanoseconds{kRetry});
+  const std::lock_guard lock(mutex_);
+  vm.hopeless = hopeless;
+}
+
+WatcherThread::WatcherThread(Watcher& watcher, Clock& clock)
+    : watcher_(watcher), clock_(clock), thread_([this] { run(); }) {}
+
+WatcherThread::~WatcherThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void WatcherThread::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
+void WatcherThread::run() {
+  while (true) {
+    const MonotonicTime next = watcher_.step();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, next - clock_.now(), [&] { return woken_ || closed_; });
+    woken_ = false;
+    if (closed_) return;
+  }
+}
+
+}  // namespace mare::dirtylog

@@ -1,0 +1,114 @@
+// Watches how VMs write their memory, all the time and all of one host: the dirty-page log is armed
+// once a cycle and read some times without being armed anew, so a page costs its guest one fault a
+// cycle.
+//
+// Threads: Watcher has none, step() does what is due; WatcherThread is the one that calls it. All
+// methods may be called from several threads at once; those on one VM wait for a reading of it
+// under way (milliseconds). Nothing survives a restart: the history begins anew.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hypervisor/dirtylog/page_log.h"
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/log.h"
+#include "orchestrator/model/forecast.h"
+
+namespace mare::dirtylog {
+
+inline constexpr std::size_t kCyclesKept = 16;
+
+struct WatchReport {
+  std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
+  std::vector<double> heat;        // of the last whole cycle, or of what there is yet
+  double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
+  std::string not_watched;         // why not, at this moment; "" if it is
+  bool hopeless = false;           // and it will hardly change by itself
+};
+
+class Watcher {
+ public:
+  /// Clock and log must outlive it; `open` is called by step() alone, and may take its time.
+  Watcher(OpenLog open, Clock& clock, Log& log);
+
+  /// A VM that runs here, or is about to: its log is opened at the next step, and again each second
+  /// until it can be. A known one goes on.
+  void watch(const std::string& uuid);
+  /// It is about to be sent: its log is closed when this returns, and tried again a second later;
+  /// `open` refuses while it is being sent. What was seen stays.
+  void back_off(const std::string& uuid);
+  void forget(const std::string& uuid);
+  /// Nothing if it was never watched here.
+  std::optional<WatchReport> report(const std::string& uuid) const;
+
+  /// Does what is due; the time of the next step.
+  MonotonicTime step();
+
+ private:
+  struct Cycle {
+    DirtyCycle seen;
+    MonotonicTime began{0};
+    Microseconds progress_then{0};
+    Microseconds length{0};  // as planned; at its end, until the next one began
+    std::chrono::nanoseconds scanning{0};
+    bool whole = false;
+    std::chrono::nanoseconds cost() const;
+  };
+  struct Vm {
+    std::mutex busy;  // held while its log works; never taken under mutex_
+    std::unique_ptr<PageLog> log;
+    // The rest under mutex_.
+    std::deque<Cycle> cycles;
+    std::vector<double> heat;
+    bool heat_of_whole_cycle = false;
+    std::string why = "its log is not open yet";
+    bool hopeless = false;
+    MonotonicTime due{0};
+  };
+  using VmPtr = std::shared_ptr<Vm>;
+
+  VmPtr find(const std::string& uuid) const;
+  void work(const std::string& uuid, Vm& vm);
+  Status begin_cycle(Vm& vm);
+  Status take_point(Vm& vm);
+  void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
+  void close_log(Vm& vm, const std::string& why, std::chrono::nanoseconds again);
+  void failed(const std::string& uuid, Vm& vm, const Error& error);
+
+  const OpenLog open_;
+  Clock& clock_;
+  Log& log_;
+  mutable std::mutex mutex_;
+  std::map<std::string, VmPtr> vms_;  // by uuid
+};
+
+/// Calls a watcher's step() when it is due, from its making to its end.
+class WatcherThread {
+ public:
+  WatcherThread(Watcher& watcher, Clock& clock);
+  ~WatcherThread();
+  WatcherThread(const WatcherThread&) = delete;
+  WatcherThread& operator=(const WatcherThread&) = delete;
+  /// Something is due earlier than the watcher said.
+  void wake();
+
+ private:
+  void run();
+  Watcher& watcher_;
+  Clock& clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false;
+  bool closed_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mare::dirtylog

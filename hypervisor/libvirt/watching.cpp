@@ -1,0 +1,147 @@
+#include "hypervisor/libvirt/watching.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "hypervisor/dirtylog/memory_scan.h"
+#include "hypervisor/dirtylog/pagemap_scan.h"
+#include "hypervisor/libvirt/copies.h"
+#include "hypervisor/libvirt/handles.h"
+
+namespace mare::libvirt {
+namespace {
+
+std::string read_file(const std::string& path) {
+  const std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// ld.so takes both characters for the end of a name, and skips in silence what it can't find.
+std::string why_no_log(const std::string& library) {
+  if (library.empty()) return "libmare-dirtylog.so is not beside the agent: --dirty-log-library";
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(library, failed)) return "there is no file " + library;
+  if (library.find_first_of(" :") != std::string::npos) {
+    return "the name " + library + " has a space or a colon, and can't be preloaded";
+  }
+  const auto works = dirtylog::pagemap_scan_works();
+  return works ? "" : works.error().text();
+}
+
+}  // namespace
+
+std::string pid_directory(const std::string& uri) {
+  constexpr std::string_view kKey = "socket=";
+  const auto key = uri.find(kKey);
+  if (key == std::string::npos) return "/run/libvirt/qemu";
+  const auto begin = key + kKey.size();
+  const std::string socket = uri.substr(begin, uri.find('&', begin) - begin);
+  return (std::filesystem::path(socket).parent_path() / "qemu").string();
+}
+
+Result<pid_t> find_qemu(const std::string& directory, const VmKey& vm) {
+  const std::string text = read_file(directory + "/" + vm.id.value + ".pid");
+  pid_t pid = 0;
+  std::from_chars(text.data(), text.data() + text.size(), pid);
+  const std::string arguments =
+      pid > 0 ? read_file("/proc/" + std::to_string(pid) + "/cmdline") : "";
+  if (arguments.find(vm.uuid) != std::string::npos) return pid;
+  return make_error(Code::NotFound, "no QEMU of VM '" + vm.id.value + "' is on this host");
+}
+
+Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool expected,
+                         const std::string& directory) {
+  const DomainHandle domain{virDomainLookupByUUIDString(connection, uuid.c_str())};
+  if (!domain) return last_read_error("VM " + uuid);
+  auto seen = look_at(domain.get(), expected);
+  if (!seen) return seen.error();
+  const VmKey vm = key_of(domain.get());
+  if (seen->copy == Copy::Absent) {
+    return make_error(Code::NotFound, "VM '" + vm.id.value + "' has ended");
+  }
+  if (seen->sending || seen->copy == Copy::Incoming) {
+    return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is being migrated");
+  }
+  auto pid = find_qemu(directory, vm);
+  if (!pid) return pid.error();
+  return VmProcess{*pid, seen->memory};
+}
+
+Watching::Watching(std::string library, Locate where, Clock& clock, Log& log)
+    : library_(std::move(library)),
+      why_not_(why_no_log(library_)),
+      clock_(clock),
+      watcher_(
+          [where = std::move(where)](
+              const std::string& uuid) -> Result<std::unique_ptr<dirtylog::PageLog>> {
+            auto found = where(uuid);
+            if (!found) return found.error();
+            return dirtylog::PagemapScan::open(found->pid, found->memory);
+          },
+          clock, log) {
+  if (!why_not_.empty()) log.info("libvirt", "no dirty-page log: " + why_not_);
+}
+
+void Watching::start() {
+  if (!why_not_.empty()) return;
+  const std::lock_guard lock(mutex_);
+  thread_ = std::make_unique<dirtylog::WatcherThread>(watcher_, clock_);
+}
+
+void Watching::stop() {
+  std::unique_ptr<dirtylog::WatcherThread> ending;  // ends under no lock
+  const std::lock_guard lock(mutex_);
+  ending = std::move(thread_);
+}
+
+void Watching::watch(const std::string& uuid) {
+  if (!why_not_.empty()) return;
+  watcher_.watch(uuid);
+  const std::lock_guard lock(mutex_);
+  if (thread_) thread_->wake();
+}
+
+void Watching::watch_all(virConnectPtr connection) {
+  virDomainPtr* raw = nullptr;
+  const int count = virConnectListAllDomains(connection, &raw, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
+  for (int i = 0; i < count; ++i) {
+    const DomainHandle domain{raw[i]};
+    if (is_ours(domain.get())) watch(key_of(domain.get()).uuid);
+  }
+  if (count >= 0) std::free(raw);
+}
+
+Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {
+  if (!why_not_.empty()) return make_error(Code::Unsupported, why_not_);
+  auto content = dirtylog::scan_memory(process.pid, process.memory);
+  if (!content) return content.error().during("memory of VM '" + vm.id.value + "'");
+  MemoryProfile out;
+  out.source = "pagemap-scan";
+  out.taken = clock_.wall_now();
+  out.total = content->total;
+  out.zero = content->zero;
+  out.compressed_fraction = content->compressed_fraction;
+  const auto report = watcher_.report(vm.uuid);
+  if (!report) {
+    watch(vm.uuid);  // an event was missed
+    return out;
+  }
+  if (report->hopeless) {
+    return make_error(Code::Unsupported,
+                      "VM '" + vm.id.value + "' is not watched: " + report->not_watched,
+                      "start it anew, or migrate it");
+  }
+  for (const auto& cycle : report->cycles) {
+    if (!cycle.points.empty()) out.cycles.push_back(cycle);
+  }
+  out.heat = report->heat;
+  out.cost_fraction = report->cost_fraction;
+  return out;
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,71 @@
+// The dirty-page log of the VMs of this host: finds their QEMUs, feeds the watcher, and answers
+// memory_profile().
+//
+// Threads: one of its own, between start() and stop(), which asks libvirt where a VM is and reads
+// its log. watch(), back_off() and forget() may be called from any thread, libvirt's events
+// included: only back_off() waits, for a reading under way.
+#pragma once
+
+#include <libvirt/libvirt.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "hypervisor/dirtylog/watcher.h"
+#include "hypervisor/driver.h"
+#include "orchestrator/core/log.h"
+
+namespace mare::libvirt {
+
+struct VmProcess {
+  pid_t pid = 0;
+  Bytes memory;
+};
+
+/// Where the libvirtd behind a URI keeps its QEMUs' pid files. Pure.
+std::string pid_directory(const std::string& uri);
+/// A VM's QEMU, by libvirtd's pid file. The uuid is looked for in the process's arguments: a file
+/// may have outlived its process. NotFound.
+Result<pid_t> find_qemu(const std::string& directory, const VmKey& vm);
+/// The QEMU of a VM that runs here and is on no way: FailedPrecondition while it comes or goes,
+/// NotFound when it is not here. `expected`: it is to come by migration and has not run here.
+Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool expected,
+                         const std::string& directory);
+
+class Watching {
+ public:
+  /// Asked on the thread of its own; may take as long as libvirt does.
+  using Locate = std::function<Result<VmProcess>(const std::string& uuid)>;
+
+  /// `library`: libmare-dirtylog.so, "" for none.
+  Watching(std::string library, Locate locate, Clock& clock, Log& log);
+
+  void start();
+  /// It asks for nothing any more once this returns. Not for a callback of libvirt to call.
+  void stop();
+
+  /// Why nothing is watched on this host; "" when it is.
+  const std::string& why_not() const { return why_not_; }
+  /// What new VMs are to preload, "" when nothing is watched here.
+  std::string preload() const { return why_not_.empty() ? library_ : ""; }
+
+  void watch(const std::string& uuid);
+  /// Every VM of ours on that libvirtd.
+  void watch_all(virConnectPtr connection);
+  void back_off(const std::string& uuid) { watcher_.back_off(uuid); }
+  void forget(const std::string& uuid) { watcher_.forget(uuid); }
+  Result<MemoryProfile> profile(const VmKey& vm, const VmProcess& process);
+
+ private:
+  const std::string library_;
+  const std::string why_not_;
+  Clock& clock_;
+  dirtylog::Watcher watcher_;
+  std::mutex mutex_;
+  std::unique_ptr<dirtylog::WatcherThread> thread_;
+};
+
+}  // namespace mare::libvirt

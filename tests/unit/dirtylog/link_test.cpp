@@ -1,0 +1,125 @@
+#include "hypervisor/dirtylog/link.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <span>
+
+#include "hypervisor/dirtylog/sockets.h"
+
+namespace mare::dirtylog {
+namespace {
+
+class Link : public testing::Test {
+ protected:
+  SystemClock clock_;
+  Log log_{clock_, LogLevel::Error, [this](std::string_view) { ++complaints_; }};
+  int complaints_ = 0;
+  LinkSinks sinks_{"127.0.0.1", clock_, log_};
+};
+
+TEST_F(Link, OverLoopback) {
+  auto sink = sinks_.open();
+  ASSERT_TRUE(sink.ok()) << sink.error().text();
+  auto measured = measure_link(*sink, clock_);
+  ASSERT_TRUE(measured.ok()) << measured.error().text();
+  // No network is slower than this over its own loopback.
+  EXPECT_GT(measured->goodput.value, 20e6);
+  EXPECT_LT(measured->goodput.value, 1e12);
+  EXPECT_GT(measured->round_trip, Microseconds{0});
+  EXPECT_LT(measured->round_trip, Microseconds{1'000'000});
+  EXPECT_EQ(measured->sent, mebibytes(4));
+}
+
+TEST_F(Link, ASinkIsForOneMeasurement) {
+  auto sink = sinks_.open();
+  ASSERT_TRUE(sink.ok());
+  ASSERT_TRUE(measure_link(*sink, clock_).ok());
+  auto again = measure_link(*sink, clock_);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().code, Code::Unavailable);
+}
+
+TEST_F(Link, WhoeverDoesNotKnowTheWordIsSentAwayAndTheRightOneStillComesIn) {
+  auto sink = sinks_.open();
+  ASSERT_TRUE(sink.ok());
+  auto forged = SinkAddress::parse(*sink);
+  ASSERT_TRUE(forged.ok());
+  forged->token = std::string(32, '0');
+  auto refused = measure_link(forged->uri(), clock_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::Unavailable);
+  EXPECT_TRUE(measure_link(*sink, clock_).ok());
+}
+
+TEST_F(Link, SinksAreLimitedAndFreeAgainAfterUse) {
+  std::vector<std::string> open;
+  for (int i = 0; i < 8; ++i) {
+    auto sink = sinks_.open();
+    ASSERT_TRUE(sink.ok()) << sink.error().text();
+    open.push_back(*sink);
+  }
+  EXPECT_EQ(sinks_.open().error().code, Code::ResourceExhausted);
+  for (const auto& sink : open) EXPECT_TRUE(measure_link(sink, clock_).ok());
+  // The last one's thread may still be on its way out.
+  Result<std::string> next = sinks_.open();
+  for (int i = 0; i < 1000 && !next; ++i) {
+    clock_.sleep_for(Milliseconds{5});
+    next = sinks_.open();
+  }
+  EXPECT_TRUE(next.ok());
+}
+
+TEST_F(Link, EndsWithSinksOpen) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(sinks_.open().ok());
+  // The fixture's end must not wait for their 10 s; the test's own limit would tell.
+  const MonotonicTime before = clock_.now();
+  {
+    LinkSinks brief("127.0.0.1", clock_, log_);
+    ASSERT_TRUE(brief.open().ok());
+  }
+  EXPECT_LT(clock_.now() - before, std::chrono::seconds{5});
+}
+
+TEST_F(Link, NobodyThere) {
+  auto sink = sinks_.open();
+  ASSERT_TRUE(sink.ok());
+  auto nowhere = SinkAddress::parse(*sink);
+  ASSERT_TRUE(nowhere.ok());
+  nowhere->at.port = 1;
+  EXPECT_EQ(measure_link(nowhere->uri(), clock_).error().code, Code::Unavailable);
+  for (const char* bad :
+       {"", "nonsense", "tcp://1.2.3.4:5", "mare-link://1.2.3.4/0", "mare-link://1.2.3.4:5/short",
+        "mare-link:///0123456789abcdef0123456789abcdef"}) {
+    EXPECT_EQ(measure_link(bad, clock_).error().code, Code::InvalidArgument) << bad;
+  }
+  LinkSinks elsewhere("192.0.2.1", clock_, log_);
+  EXPECT_EQ(elsewhere.open().error().code, Code::Unavailable);
+}
+
+/// Packets of 1448 bytes that leave a token bucket of 128 kB: the bucket at line speed, then 12
+/// MB/s.
+TEST(Goodput, ABurstFromATokenBucketDoesNotCount) {
+  std::vector<ArrivalPoint> arrivals;
+  double at_ns = 0;
+  for (std::uint64_t bytes = 1448; bytes <= mebibytes(2).count; bytes += 1448) {
+    at_ns += bytes < 128'000 ? 1448 / 5e9 * 1e9 : 1448 / 12e6 * 1e9;
+    arrivals.push_back({bytes, std::chrono::nanoseconds{static_cast<std::int64_t>(at_ns)}});
+  }
+  EXPECT_NEAR(goodput_of(arrivals).value, 12e6, 12e6 * 0.001);
+}
+
+TEST(Goodput, OfLittleIsOfItsSecondHalfAndOfNothingNothing) {
+  using std::chrono::nanoseconds;
+  EXPECT_EQ(goodput_of({}).value, 0);
+  EXPECT_EQ(goodput_of({{1000, nanoseconds{5}}}).value, 0);
+  EXPECT_EQ(goodput_of({{1000, nanoseconds{5}}, {2000, nanoseconds{5}}}).value, 0);
+  EXPECT_DOUBLE_EQ(
+      goodput_of({{1000, nanoseconds{0}}, {2000, nanoseconds{10}}, {4000, nanoseconds{1010}}})
+          .value,
+      2e9);
+}
+
+}  // namespace
+}  // namespace mare::dirtylog

@@ -1,0 +1,103 @@
+#include "hypervisor/dirtylog/memory_scan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "hypervisor/dirtylog/pagemap_scan.h"
+#include "orchestrator/core/rng.h"
+#include "tests/unit/dirtylog/child.h"
+
+namespace mare::dirtylog {
+namespace {
+
+using test::Fill;
+
+constexpr Bytes kRam = mebibytes(64);
+constexpr std::size_t kPages = kRam.count / kPage;
+
+MemoryContent scanned(const test::Child& child) {
+  auto content = scan_memory(child.pid(), kRam);
+  EXPECT_TRUE(content.ok()) << content.error().text();
+  return content ? *content : MemoryContent{};
+}
+
+TEST(MemoryScan, UntouchedMemoryIsZero) {
+  const test::Child child(kRam);
+  const auto content = scanned(child);
+  EXPECT_EQ(content.total, kRam);
+  EXPECT_EQ(content.zero, kRam);
+  EXPECT_DOUBLE_EQ(content.compressed_fraction, 1);
+}
+
+TEST(MemoryScan, CountsPagesOfZerosHoweverTheyCame) {
+  test::Child child(kRam);
+  child.write(0, 3000, Fill::Random);
+  child.write(5000, 2000, Fill::Zero);
+  child.write(1000, 500, Fill::Zero);
+  EXPECT_EQ(scanned(child).zero, Bytes{(kPages - 2500) * kPage});
+}
+
+TEST(MemoryScan, TheLogsMarksOnUntouchedPagesAreNoContent) {
+  if (const auto works = pagemap_scan_works(); !works) GTEST_SKIP() << works.error().text();
+  test::Child child(kRam);
+  child.write(100, 200);
+  auto log = PagemapScan::open(child.pid(), kRam);
+  ASSERT_TRUE(log.ok()) << log.error().text();
+  ASSERT_TRUE((*log)->arm().ok());
+  EXPECT_EQ(scanned(child).zero, Bytes{(kPages - 200) * kPage});
+  // Looking wrote nothing.
+  const auto reading = (*log)->read();
+  ASSERT_TRUE(reading.ok());
+  EXPECT_EQ(reading->unique, Bytes{0});
+}
+
+TEST(MemoryScan, NoiseDoesNotCompressAndTextDoes) {
+  test::Child noise(kRam);
+  noise.write(0, 2000, Fill::Random);
+  EXPECT_GT(scanned(noise).compressed_fraction, 0.99);
+  EXPECT_LE(scanned(noise).compressed_fraction, 1.0);
+  test::Child text(kRam);
+  text.write(0, 2000, Fill::Text);
+  EXPECT_LT(scanned(text).compressed_fraction, 0.3);
+  EXPECT_GT(scanned(text).compressed_fraction, 0.01);
+}
+
+TEST(MemoryScan, TheSampleIsOfAllParts) {
+  test::Child child(kRam);
+  child.write(0, 4000, Fill::Text);
+  child.write(4000, 8000, Fill::Random);
+  child.write(12'000, 4000, Fill::Text);
+  test::Child text(kRam);
+  text.write(0, 4000, Fill::Text);
+  const double of_text = scanned(text).compressed_fraction;
+  EXPECT_NEAR(scanned(child).compressed_fraction, 0.5 + of_text / 2, 0.08);
+}
+
+TEST(MemoryScan, AProcessThatIsGoneIsNotFound) {
+  test::Child child(kRam);
+  const pid_t gone = child.pid();
+  child.kill();
+  EXPECT_EQ(scan_memory(gone, kRam).error().code, Code::NotFound);
+}
+
+TEST(ZeroPage, OneBitAnywhereIsSeen) {
+  std::vector<std::byte> page(kPage);
+  EXPECT_TRUE(is_zero_page(page.data()));
+  for (std::size_t at = 0; at < page.size(); ++at) {
+    page[at] = std::byte{4};
+    EXPECT_FALSE(is_zero_page(page.data())) << at;
+    page[at] = std::byte{0};
+  }
+}
+
+TEST(PackedFraction, AFewPagesAndNone) {
+  EXPECT_DOUBLE_EQ(packed_fraction({}), 1);
+  std::vector<std::byte> pages(3 * kPage, std::byte{7});
+  EXPECT_LT(packed_fraction(pages), 0.02);
+  EXPECT_GT(packed_fraction(pages), 0);
+}
+
+}  // namespace
+}  // namespace mare::dirtylog

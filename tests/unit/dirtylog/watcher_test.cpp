@@ -1,0 +1,286 @@
+// The watcher's schedule on a clock that stands still, over logs that are made up.
+#include "hypervisor/dirtylog/watcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <optional>
+
+namespace mare::dirtylog {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A VM that writes `rate` new bytes a second up to `wws`, with half a CPU; and what was done to
+/// it.
+struct FakeVm {
+  double rate = 1e6;
+  Bytes wws = mebibytes(16);
+  std::optional<Error> open_error;
+  std::optional<Error> log_error;
+  milliseconds scan_takes{0};
+  int opened = 0;
+  int closed = 0;
+  int armed = 0;
+  int read = 0;
+  MonotonicTime armed_at{0};
+};
+
+class FakeLog final : public PageLog {
+ public:
+  FakeLog(FakeVm& vm, ManualClock& clock) : vm_(vm), clock_(clock) { ++vm_.opened; }
+  ~FakeLog() override { ++vm_.closed; }
+  Result<Microseconds> arm() override {
+    if (vm_.log_error) return *vm_.log_error;
+    ++vm_.armed;
+    vm_.armed_at = clock_.now();
+    return progress();
+  }
+  Result<LogReading> read() override {
+    if (vm_.log_error) return *vm_.log_error;
+    ++vm_.read;
+    clock_.advance(vm_.scan_takes);
+    const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
+    const auto written = static_cast<std::uint64_t>(vm_.rate * since);
+    return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
+                      std::vector<double>(kHeatRegions, 0.25 * vm_.read)};
+  }
+
+ private:
+  Microseconds progress() const {
+    return std::chrono::duration_cast<Microseconds>(clock_.now() / 2);
+  }
+  FakeVm& vm_;
+  ManualClock& clock_;
+};
+
+class WatcherTest : public testing::Test {
+ protected:
+  Result<std::unique_ptr<PageLog>> open(const std::string& uuid) {
+    FakeVm& vm = vms_[uuid];
+    if (vm.open_error) return *vm.open_error;
+    return std::unique_ptr<PageLog>(std::make_unique<FakeLog>(vm, clock_));
+  }
+  /// Steps whenever the watcher says, for so long.
+  void run(std::chrono::nanoseconds span) {
+    const MonotonicTime end = clock_.now() + span;
+    while (true) {
+      const MonotonicTime next = watcher_.step();
+      if (next > end) break;
+      if (next > clock_.now()) clock_.advance(next - clock_.now());
+    }
+    if (end > clock_.now()) clock_.advance(end - clock_.now());
+  }
+  std::vector<DirtyCycle> cycles() const { return watcher_.report("a")->cycles; }
+  static std::vector<int> walls_ms(const DirtyCycle& cycle) {
+    std::vector<int> out;
+    for (const auto& point : cycle.points)
+      out.push_back(static_cast<int>(point.wall.count() / 1000));
+    return out;
+  }
+
+  ManualClock clock_;
+  Log log_{clock_, LogLevel::Error};
+  std::map<std::string, FakeVm> vms_;
+  Watcher watcher_{[this](const std::string& uuid) { return open(uuid); }, clock_, log_};
+};
+
+TEST_F(WatcherTest, AProfileIsThereWithinASecond) {
+  watcher_.watch("a");
+  run(milliseconds{1000});
+  ASSERT_EQ(cycles().size(), 1U);
+  EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{50, 100, 200, 500, 1000}));
+  const auto report = watcher_.report("a");
+  EXPECT_EQ(report->heat.size(), kHeatRegions);
+  EXPECT_TRUE(report->not_watched.empty());
+}
+
+TEST_F(WatcherTest, TheFirstCycleIsShortAndTheOthersHaveEveryPoint) {
+  watcher_.watch("a");
+  run(seconds{10 + 64 + 64 + 1});
+  ASSERT_EQ(cycles().size(), 4U);
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 10'000);
+  EXPECT_EQ(walls_ms(cycles()[1]), (std::vector<int>{50, 100, 200, 500, 1000, 2000, 5000, 10'000,
+                                                     20'000, 40'000, 64'000}));
+  EXPECT_EQ(walls_ms(cycles()[2]), walls_ms(cycles()[1]));
+  EXPECT_EQ(cycles()[1].began - cycles()[0].began, seconds{10});
+  EXPECT_EQ(cycles()[2].began - cycles()[1].began, seconds{64});
+  EXPECT_EQ(vms_["a"].armed, 4) << "once a cycle, and not for a point";
+}
+
+TEST_F(WatcherTest, PointsAreWhatTheLogSaid) {
+  watcher_.watch("a");
+  run(seconds{20});
+  const auto seen = cycles();
+  ASSERT_GE(seen.size(), 2U);
+  for (const auto& point : seen[0].points) {
+    const double wall = std::chrono::duration<double>(point.wall).count();
+    EXPECT_NEAR(static_cast<double>(point.unique.count), 1e6 * wall, 1);
+    EXPECT_EQ(point.progress, point.wall / 2);
+  }
+}
+
+TEST_F(WatcherTest, SixteenCyclesAreKept) {
+  watcher_.watch("a");
+  run(seconds{64 * 30});
+  EXPECT_EQ(cycles().size(), kCyclesKept);
+  EXPECT_EQ(cycles().back().began - cycles().front().began, seconds{64 * 15});
+}
+
+TEST_F(WatcherTest, HeatIsOfTheLastWholeCycle) {
+  watcher_.watch("a");
+  run(milliseconds{100});
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->heat[0], 0.25 * 2) << "none is whole: what there is yet";
+  run(seconds{10});
+  const double whole = watcher_.report("a")->heat[0];
+  EXPECT_DOUBLE_EQ(whole, 0.25 * 8);
+  run(seconds{2});
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->heat[0], whole);
+}
+
+TEST_F(WatcherTest, CostIsScansAndFaultsAndSmall) {
+  vms_["a"].scan_takes = milliseconds{1};
+  vms_["a"].rate = 1e9;
+  watcher_.watch("a");
+  run(seconds{10 + 64 * 3});
+  // A cycle: 11 scans of 1 ms, 4096 faults of 1 us.
+  EXPECT_NEAR(watcher_.report("a")->cost_fraction, 0.0151 / 64, 0.0151 / 64 * 0.2);
+}
+
+TEST_F(WatcherTest, AVmThatWritesVeryMuchIsArmedLessOften) {
+  vms_["a"].rate = 1e12;
+  vms_["a"].wws = mebibytes(16 * 1024);  // 4.2 million faults: 4.2 s
+  watcher_.watch("a");
+  run(seconds{3000});
+  ASSERT_GE(cycles().size(), 3U);
+  for (std::size_t i = 1; i < cycles().size(); ++i) {
+    EXPECT_NEAR(std::chrono::duration<double>(cycles()[i].began - cycles()[i - 1].began).count(),
+                419.4, 1);
+  }
+  EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101 * 2)
+      << "the running cycle is not at its end";
+  run(seconds{300});
+}
+
+TEST_F(WatcherTest, LatePointsAreTakenOnce) {
+  watcher_.watch("a");
+  watcher_.step();
+  clock_.advance(milliseconds{700});  // the machine was busy
+  watcher_.step();
+  EXPECT_EQ(walls_ms(cycles()[0]), std::vector<int>{700});
+  run(milliseconds{1500});
+  EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{700, 1000, 2000}));
+}
+
+TEST_F(WatcherTest, BacksOffAndGoesOnAfterwards) {
+  FakeVm& vm = vms_["a"];
+  watcher_.watch("a");
+  run(seconds{3});
+  vm.open_error = make_error(Code::FailedPrecondition, "it is being sent");
+  watcher_.back_off("a");
+  EXPECT_EQ(vm.closed, 1) << "at once";
+  run(seconds{30});
+  EXPECT_EQ(vm.opened, 1);
+  EXPECT_EQ(cycles().size(), 1U) << "what was seen stays";
+  EXPECT_EQ(watcher_.report("a")->not_watched, "it is being sent");
+  vm.open_error.reset();
+  run(milliseconds{1100});
+  EXPECT_EQ(vm.opened, 2);
+  EXPECT_EQ(cycles().size(), 2U);
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 2000) << "the cut one as far as it came";
+  EXPECT_TRUE(watcher_.report("a")->not_watched.empty());
+}
+
+TEST_F(WatcherTest, BackingOffBeforeAnythingWasSeenLeavesNoEmptyCycle) {
+  watcher_.watch("a");
+  watcher_.step();
+  watcher_.back_off("a");
+  EXPECT_TRUE(cycles().empty());
+  watcher_.back_off("nobody");
+}
+
+TEST_F(WatcherTest, AVmThatIsNotHereIsForgotten) {
+  vms_["a"].open_error = make_error(Code::NotFound, "it ended");
+  watcher_.watch("a");
+  run(seconds{1});
+  EXPECT_FALSE(watcher_.report("a").has_value());
+}
+
+TEST_F(WatcherTest, AVmThatEndsIsForgottenUnlessItRunsAnew) {
+  FakeVm& vm = vms_["a"];
+  watcher_.watch("a");
+  run(seconds{1});
+  vm.log_error = make_error(Code::NotFound, "its process has ended");
+  vm.open_error = make_error(Code::NotFound, "no such domain");
+  run(seconds{3});
+  EXPECT_FALSE(watcher_.report("a").has_value());
+  EXPECT_EQ(vm.closed, vm.opened);
+
+  vm = {};
+  watcher_.watch("a");
+  run(seconds{1});
+  vm.log_error = make_error(Code::NotFound, "its process has ended");
+  run(seconds{1});
+  vm.log_error.reset();
+  run(seconds{2});
+  EXPECT_TRUE(watcher_.report("a")->not_watched.empty());
+}
+
+TEST_F(WatcherTest, WhatCannotBeWatchedIsTriedRarely) {
+  FakeVm& vm = vms_["a"];
+  vm.open_error = make_error(Code::Unsupported, "no descriptor");
+  watcher_.watch("a");
+  run(seconds{59});
+  EXPECT_EQ(watcher_.report("a")->not_watched, "no descriptor");
+  EXPECT_TRUE(watcher_.report("a")->hopeless);
+  vm.open_error.reset();
+  run(milliseconds{900});
+  EXPECT_EQ(vm.opened, 0);
+  run(seconds{1});
+  EXPECT_EQ(vm.opened, 1);
+  EXPECT_FALSE(watcher_.report("a")->hopeless);
+}
+
+TEST_F(WatcherTest, WatchingTwiceChangesNothingAndForgettingEndsIt) {
+  watcher_.watch("a");
+  run(seconds{1});
+  watcher_.watch("a");
+  run(seconds{1});
+  EXPECT_EQ(vms_["a"].armed, 1);
+  watcher_.forget("a");
+  EXPECT_EQ(vms_["a"].closed, 1);
+  EXPECT_FALSE(watcher_.report("a").has_value());
+  watcher_.forget("a");
+}
+
+TEST_F(WatcherTest, SeveralVmsEachAtItsOwnTime) {
+  watcher_.watch("a");
+  run(milliseconds{1500});
+  watcher_.watch("b");
+  run(milliseconds{1000});
+  EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{50, 100, 200, 500, 1000, 2000}));
+  EXPECT_EQ(walls_ms(watcher_.report("b")->cycles[0]), (std::vector<int>{50, 100, 200, 500, 1000}));
+}
+
+TEST(WatcherThreadTest, StepsByItselfAndEnds) {
+  SystemClock clock;
+  Log log(clock, LogLevel::Error);
+  std::atomic<int> opened = 0;
+  Watcher watcher(
+      [&](const std::string&) -> Result<std::unique_ptr<PageLog>> {
+        ++opened;
+        return make_error(Code::Unsupported, "a test");
+      },
+      clock, log);
+  WatcherThread thread(watcher, clock);
+  watcher.watch("a");
+  thread.wake();
+  while (opened == 0) clock.sleep_for(milliseconds{1});
+  EXPECT_EQ(opened, 1);
+}
+
+}  // namespace
+}  // namespace mare::dirtylog
