@@ -191,7 +191,10 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   // only if the true one is known to run as well, for else it may be the only one left.
   const bool same = row && row->uuid == copy.key.uuid;
   const bool true_one_runs = same && row->host && row->state == VmState::Running;
-  if (true_one_runs) {
+  // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
+  const bool left_over = same && !row->host && copy.copy == Copy::Paused && !copy.sending;
+  const bool to_end = true_one_runs || left_over;
+  if (to_end) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);
     if (driver) {
       context_.ports.executor.run("host/" + host.id.value, [driver = *driver, key = copy.key] {
@@ -206,9 +209,9 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   const std::string what = std::string(to_string(copy.copy));
   context_.ports.log.warn("hosts", "host '" + host.id.value + "' has a stray copy of VM '" +
                                        copy.key.id.value + "' (" + what + ")" +
-                                       (true_one_runs ? "; it is being ended" : ""));
+                                       (to_end ? "; it is being ended" : ""));
   const nlohmann::json data{
-      {"host", host.id.value}, {"uuid", copy.key.uuid}, {"copy", what}, {"ended", true_one_runs}};
+      {"host", host.id.value}, {"uuid", copy.key.uuid}, {"copy", what}, {"ended", to_end}};
   (void)context_.ports.store.write([&](store::Transaction& tx) {
     return emit(tx, context_.ports.clock, "vm", copy.key.id.value, "vm.stray", data.dump());
   });

@@ -79,7 +79,7 @@ TEST(Capabilities, LibvirtTellsOfTheEmulatorAndItsUser) {
 }
 
 TEST(Capabilities, ALibraryIsFoundInAProgramAlsoAcrossBlocks) {
-  const Directory directory;
+  const TestDirectory directory;
   const std::string path = directory.path() + "/program";
   EXPECT_FALSE(is_linked_with(path, "libzstd.so"));
   for (const std::size_t before : {0U, 65530U, 65536U, 200000U}) {
