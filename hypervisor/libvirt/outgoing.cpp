@@ -241,6 +241,7 @@ void Outgoing::on_completed(const std::string& uuid, const CompletedJob& figures
   Job* job = running_locked(uuid);
   if (job == nullptr) return;
   job->figures = figures;
+  job->figures_at = shared_->clock.now();
   shared_->changed.notify_all();
 }
 

@@ -64,6 +64,7 @@ class Outgoing {
     std::optional<MonotonicTime> paused;  // when the VM stopped for the last round, or post-copy
     std::optional<MonotonicTime> ended;
     std::optional<CompletedJob> figures;
+    MonotonicTime figures_at{0};
     bool cancel = false;     // asked for
     bool calling = false;    // libvirt was asked to migrate: only an abort stops that
     bool broken = false;     // in post-copy, and the call came back without an end
@@ -102,6 +103,7 @@ class Outgoing {
   static void finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error);
   void sample(const JobPtr& job);
   std::optional<Chores> next_chores(const JobPtr& job);
+  void end_if_broken(Job& job);
   void do_chores(Job& job, virDomainPtr domain, const Chores& chores);
   bool take_sample(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);

@@ -82,7 +82,8 @@ void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
   const DomainHandle domain = connection ? find(connection->get(), job->ticket.vm.uuid) : nullptr;
   if (!domain) {
     const Error why = connection ? last_error("the VM is not here") : connection.error();
-    if (!mending) return finish(*shared, *job, OutgoingPhase::Failed, why.message);
+    // Without a copy there is nothing to mend either: the destination tells what came of it.
+    if (!mending || why.code == Code::NotFound) return finish(*shared, *job, OutgoingPhase::Failed, why.message);
     const std::lock_guard lock(shared->mutex);
     job->broken = true;
     job->status.error = why.message;
@@ -151,7 +152,10 @@ void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::
                                  : job.status.transferred + job.status.remaining;
     job.status.remaining = Bytes{0};
     // The call tidies up after the VM runs there; the last round was over before.
-    if (job.paused && !post_copied && job.figures && job.figures->downtime) {
+    if (job.figures) end.elapsed = std::min(end.elapsed, since_began(job.figures_at));
+    // QEMU's downtime is that of the last round only where QEMU itself stopped the VM.
+    const bool stopped = job.stop || job.ticket.sending.strategy == Strategy::StopAndCopy;
+    if (job.paused && !post_copied && !stopped && job.figures && job.figures->downtime) {
       end.elapsed = std::min(end.elapsed, *end.paused + *job.figures->downtime);
     }
   }
@@ -185,13 +189,26 @@ void Outgoing::sample(const JobPtr& job) {
     auto connection = connection_.get();
     if (!connection) continue;
     const DomainHandle domain = find(connection->get(), job->ticket.vm.uuid);
-    if (!domain) continue;
+    if (!domain) {
+      if (last_error_code() == VIR_ERR_NO_DOMAIN) end_if_broken(*job);
+      continue;
+    }
     // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
     // would be lost. So everything is asked again and again until it is done.
     if (!take_sample(*job, domain.get())) continue;
     do_chores(*job, domain.get(), *chores);
     control_rate(*job, domain.get());
   }
+}
+
+/// Nobody sits in a call that could tell of its end.
+void Outgoing::end_if_broken(Job& job) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!job.broken || job.ended || shared_->closed) return;
+    job.broken = false;
+  }
+  finish(*shared_, job, OutgoingPhase::Failed, "the VM's copy here ended in post-copy");
 }
 
 void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
@@ -246,9 +263,10 @@ void Outgoing::control_rate(Job& job, virDomainPtr domain) {
     const std::lock_guard lock(shared_->mutex);
     const auto& rounds = job.rounds.rounds();
     if (!job.rate || job.paused || rounds.size() < 2 || rounds.size() == job.rated_rounds) return;
-    job.rated_rounds = rounds.size();
     const Round& before = rounds[rounds.size() - 2];
     const Round& now = rounds.back();
+    if (now.remaining.count == 0 && now.sent.count == 0) return;  // no sample of it yet
+    job.rated_rounds = rounds.size();
     // What the round has sent already was dirtied in the one before as well.
     rate = job.rate->next_round(now.remaining + now.sent, before.duration);
   }
