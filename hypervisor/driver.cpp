@@ -36,7 +36,8 @@ Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {
 }
 
 Result<MemoryProfile> Driver::memory_profile(const VmKey& vm) {
-  return make_error(Code::Unsupported, "the memory of VM '" + vm.id.value + "' is not watched here");
+  return make_error(Code::Unsupported,
+                    "the memory of VM '" + vm.id.value + "' is not watched here");
 }
 
 Result<IncomingEndpoint> Driver::open_link_sink() {

@@ -65,11 +65,11 @@ struct HostFacts {
 
 /// How far the source is with sending one VM.
 enum class OutgoingPhase : std::uint8_t {
-  None,        // no migration of this VM is known here
-  PreCopying,  // rounds are sent, the VM runs here
-  Switching,   // the VM is paused here for the last round
-  PostCopying, // the VM runs at the destination and fetches its pages from here: no way back
-  Completed,   // the hypervisor says that the destination has it
+  None,         // no migration of this VM is known here
+  PreCopying,   // rounds are sent, the VM runs here
+  Switching,    // the VM is paused here for the last round
+  PostCopying,  // the VM runs at the destination and fetches its pages from here: no way back
+  Completed,    // the hypervisor says that the destination has it
   Failed,
   Cancelled,
 };
@@ -98,7 +98,7 @@ struct VmObservation {
   /// A migration of it out of this host is running right now, or is a post-copy that broke: this
   /// copy holds pages that the destination's needs, so it must neither go on nor be destroyed.
   bool sending = false;
-  Bytes memory;          // of the VM
+  Bytes memory;  // of the VM
   /// Lines on its console that tell of a sick guest kernel (BUG, Oops, panic, ...), since its start
   /// here.
   int console_faults = 0;

@@ -26,7 +26,8 @@ BytesPerSecond RateController::next_round(Bytes dirtied, Microseconds duration) 
   if (left <= max_.value * seconds(switch_within_)) {
     rate_ = max_;
   } else if (duration.count() > 0) {
-    rate_.value = std::clamp(rate_.value + gain_ * left / seconds(duration), min_.value, max_.value);
+    rate_.value =
+        std::clamp(rate_.value + gain_ * left / seconds(duration), min_.value, max_.value);
   }
   return rate_;
 }

@@ -90,7 +90,8 @@ bool is_linked_with(const std::string& program, const std::string& library) {
   std::array<char, 65536> block{};
   std::string tail;
   while (file.read(block.data(), block.size()) || file.gcount() > 0) {
-    const std::string text = tail + std::string(block.data(), static_cast<std::size_t>(file.gcount()));
+    const std::string text =
+        tail + std::string(block.data(), static_cast<std::size_t>(file.gcount()));
     if (text.find(library) != std::string::npos) return true;
     tail = text.substr(text.size() - std::min(text.size(), library.size()));
   }

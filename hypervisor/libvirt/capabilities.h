@@ -20,10 +20,10 @@ std::string why_no_live_migration(bool accelerated, unsigned long qemu_version);
 
 struct Machinery {
   bool accelerated = false;
-  unsigned long qemu = 0;     // packed versions
+  unsigned long qemu = 0;  // packed versions
   unsigned long libvirt = 0;
-  bool zstd = false;          // QEMU was built with it
-  bool userfaultfd = false;   // QEMU may use it: post-copy needs it at the destination
+  bool zstd = false;         // QEMU was built with it
+  bool userfaultfd = false;  // QEMU may use it: post-copy needs it at the destination
 };
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);

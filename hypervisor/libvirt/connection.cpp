@@ -45,8 +45,9 @@ int on_lifecycle(virConnectPtr, virDomainPtr domain, int event, int detail, void
   if (event == VIR_DOMAIN_EVENT_SUSPENDED && detail == VIR_DOMAIN_EVENT_SUSPENDED_MIGRATED) {
     tell(opaque, [&](const DomainEvents& to) { to.paused_for_migration(uuid_of(domain)); });
   }
-  if (event == VIR_DOMAIN_EVENT_SUSPENDED && (detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY ||
-                                              detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY_FAILED)) {
+  if (event == VIR_DOMAIN_EVENT_SUSPENDED &&
+      (detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY ||
+       detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY_FAILED)) {
     tell(opaque, [&](const DomainEvents& to) { to.post_copying(uuid_of(domain)); });
   }
   // In post-copy it runs long before all of it is here, and is told of twice.

@@ -101,8 +101,8 @@ OutgoingStatus found_job(virDomainPtr domain) {
   const bool sending = stats.read(domain, 0) && stats.sending();
   StateAndReason now;
   if (virDomainGetState(domain, &now.first, &now.second, 0) != 0) return out;
-  const PostCopy post_copy = sending ? post_copy_of(now.first, now.second, {true, false})
-                                     : in_post_copy(domain);
+  const PostCopy post_copy =
+      sending ? post_copy_of(now.first, now.second, {true, false}) : in_post_copy(domain);
   if (!sending && post_copy == PostCopy::None) return out;
   const bool paused = now.first == VIR_DOMAIN_PAUSED;
   out.phase = paused ? OutgoingPhase::Switching : OutgoingPhase::PreCopying;

@@ -402,10 +402,10 @@ class LibvirtDriver final : public Driver {
     };
     if (!offers(sending.strategy)) {
       const std::string why = known->live_migration_why;
-      return make_error(Code::Unsupported,
-                        "host '" + options_.host_name + "' (" + known->hypervisor +
-                            ") does not offer " + std::string(to_string(sending.strategy)) +
-                            (why.empty() ? "" : ": " + why));
+      return make_error(Code::Unsupported, "host '" + options_.host_name + "' (" +
+                                               known->hypervisor + ") does not offer " +
+                                               std::string(to_string(sending.strategy)) +
+                                               (why.empty() ? "" : ": " + why));
     }
     if (sending.allow_post_copy && !offers(Strategy::PostCopy)) {
       return make_error(Code::Unsupported,

@@ -47,8 +47,8 @@ Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
     const std::lock_guard lock(shared_->mutex);
     over = take_old_locked(ticket.vm.uuid, ticket.operation);
     const auto known = shared_->jobs.find(ticket.vm.uuid);
-    const bool again = known != shared_->jobs.end() &&
-                       known->second->ticket.operation == ticket.operation;
+    const bool again =
+        known != shared_->jobs.end() && known->second->ticket.operation == ticket.operation;
     begun = again ? ok_status() : begin_locked(ticket, route, false);
   }
   join(over);
@@ -68,10 +68,10 @@ Status Outgoing::mend(const MigrationTicket& ticket, const Route& route) {
     } else if (JobPtr job = known->second; job->broken && !job->ended) {
       job->broken = false;
       job->status.error.clear();
-      returned = std::exchange(
-          job->caller, std::thread([shared = shared_, job, uri = connection_.uri()] {
-            call(shared, job, uri, true);
-          }));
+      returned =
+          std::exchange(job->caller, std::thread([shared = shared_, job, uri = connection_.uri()] {
+                          call(shared, job, uri, true);
+                        }));
     }
   }
   if (returned.joinable()) returned.join();  // it broke: its thread is over
@@ -195,10 +195,10 @@ Status Outgoing::force(const std::string& uuid, LimitAction how) {
       break;
     case LimitAction::PostCopy:
       if (!may_post_copy(job->ticket.sending)) {
-        return make_error(Code::FailedPrecondition,
-                          "the migration of VM '" + job->ticket.vm.id.value +
-                              "' was begun without post-copy",
-                          "allow it from the start");
+        return make_error(
+            Code::FailedPrecondition,
+            "the migration of VM '" + job->ticket.vm.id.value + "' was begun without post-copy",
+            "allow it from the start");
       }
       job->post_copy = true;
       break;

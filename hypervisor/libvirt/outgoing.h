@@ -65,9 +65,9 @@ class Outgoing {
     std::optional<MonotonicTime> ended;
     std::optional<CompletedJob> figures;
     MonotonicTime figures_at{0};
-    bool cancel = false;     // asked for
-    bool calling = false;    // libvirt was asked to migrate: only an abort stops that
-    bool broken = false;     // in post-copy, and the call came back without an end
+    bool cancel = false;   // asked for
+    bool calling = false;  // libvirt was asked to migrate: only an abort stops that
+    bool broken = false;   // in post-copy, and the call came back without an end
     bool look_now = false;
     bool post_copy = false;  // wanted, as soon as libvirt takes it
     bool switched = false;   // libvirt took it

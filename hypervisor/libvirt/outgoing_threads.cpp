@@ -83,7 +83,8 @@ void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
   if (!domain) {
     const Error why = connection ? last_error("the VM is not here") : connection.error();
     // Without a copy there is nothing to mend either: the destination tells what came of it.
-    if (!mending || why.code == Code::NotFound) return finish(*shared, *job, OutgoingPhase::Failed, why.message);
+    if (!mending || why.code == Code::NotFound)
+      return finish(*shared, *job, OutgoingPhase::Failed, why.message);
     const std::lock_guard lock(shared->mutex);
     job->broken = true;
     job->status.error = why.message;
@@ -116,8 +117,8 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
     job->switched = true;
     job->status.phase = OutgoingPhase::PostCopying;
     job->status.error = done.error().message;
-    shared->log.warn("libvirt", "post-copy of '" + job->ticket.vm.id.value +
-                                    "' broke: " + done.error().message);
+    shared->log.warn(
+        "libvirt", "post-copy of '" + job->ticket.vm.id.value + "' broke: " + done.error().message);
     return;
   }
   const bool cancelled = done.error().code == Code::Cancelled;

@@ -66,8 +66,8 @@ void RoundKeeper::close(const End& end) {
   closed_ = true;
   if (rounds_.empty()) return;
   // What is sent while the VM stands is a round of its own, also if it was too short to be seen.
-  const bool unseen = end.paused && rounds_.back().started + kSameMoment < *end.paused &&
-                      *end.paused < end.elapsed;
+  const bool unseen =
+      end.paused && rounds_.back().started + kSameMoment < *end.paused && *end.paused < end.elapsed;
   if (unseen) begin(iteration_ + 1, *end.paused, seen_);
   Round& last = rounds_.back();
   last.duration = std::max(last.duration, end.elapsed - last.started);

@@ -21,8 +21,8 @@ class RoundKeeper {
     Microseconds elapsed{0};       // since the migration's start
   };
   struct End {
-    Bytes transferred;         // in all
-    Microseconds elapsed{0};   // when the last round was over
+    Bytes transferred;                   // in all
+    Microseconds elapsed{0};             // when the last round was over
     std::optional<Microseconds> paused;  // when the VM stopped for it
   };
   /// QEMU's event: an iteration begins.
@@ -39,9 +39,9 @@ class RoundKeeper {
 
   std::vector<Round> rounds_;
   Bytes began_with_;
-  Bytes seen_;                  // transferred, at the last sample
-  Microseconds seen_at_{0};     // of the last sample
-  bool turned_ = false;         // since the last sample
+  Bytes seen_;               // transferred, at the last sample
+  Microseconds seen_at_{0};  // of the last sample
+  bool turned_ = false;      // since the last sample
   unsigned long long iteration_ = 0;
   bool closed_ = false;
 };

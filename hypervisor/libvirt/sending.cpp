@@ -77,8 +77,8 @@ MigrateCall call_for(const MigrationTicket& ticket, const Route& route, const st
 
 MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route) {
   MigrateCall call;
-  call.flags = VIR_MIGRATE_PEER2PEER | VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY |
-               VIR_MIGRATE_POSTCOPY_RESUME;
+  call.flags =
+      VIR_MIGRATE_PEER2PEER | VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY | VIR_MIGRATE_POSTCOPY_RESUME;
   call.parameters.emplace_back(VIR_MIGRATE_PARAM_URI, route.data_uri);
   if (ticket.bandwidth_limit) {
     call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY,

@@ -56,8 +56,7 @@ Status World::begin_move(const MigrationTicket& ticket, const HostId& source, co
   move.left = move.round_size =
       static_cast<double>(move.guest->spec.memory.count) * wire_share(move);
   if (ticket.sending.strategy == Strategy::RateControlled) {
-    move.rates.emplace(ticket.sending,
-                       ticket.downtime_limit.value_or(migration.downtime_limit));
+    move.rates.emplace(ticket.sending, ticket.downtime_limit.value_or(migration.downtime_limit));
   }
   draw_faults(move);
   hosts.at(source).ended.erase(ticket.vm.id);
@@ -115,8 +114,7 @@ void World::add_round(Move& move, double left) {
                           ? move.round_size - move.left
                           : move.round_size;
   move.rounds.push_back({static_cast<int>(move.rounds.size()), micro(move.round_began - move.began),
-                         micro(now - move.round_began), bytes(sent), bytes(left),
-                         move.dirty_rate});
+                         micro(now - move.round_began), bytes(sent), bytes(left), move.dirty_rate});
 }
 
 void World::draw_faults(Move& move) {

@@ -21,7 +21,7 @@ int frames_after(Time span) {
 
 std::vector<Strategy> strategies_of(const HostModel& model) {
   if (!model.live_migration_refused.empty()) return {Strategy::StopAndCopy};
-  return {Strategy::PreCopy,    Strategy::RateControlled, Strategy::Throttled, Strategy::Compressed,
+  return {Strategy::PreCopy,  Strategy::RateControlled, Strategy::Throttled,  Strategy::Compressed,
           Strategy::PostCopy, Strategy::Hybrid,         Strategy::StopAndCopy};
 }
 

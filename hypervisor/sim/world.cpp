@@ -304,7 +304,8 @@ void World::check_books() {
     for (const auto& [vm, copy] : host.copies) {
       if (copy.copy == Copy::Running) running[vm].insert(id);
       // What was received in part and never ran may be left behind.
-      if (copy.guest->gone && copy.copy != Copy::Incoming) violate("a copy of " + vm.value + " outlived its guest");
+      if (copy.guest->gone && copy.copy != Copy::Incoming)
+        violate("a copy of " + vm.value + " outlived its guest");
     }
   }
   if (running != running_) violate("the count of running copies is wrong");

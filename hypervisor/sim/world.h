@@ -131,13 +131,13 @@ struct Move {
   double transferred = 0;
   double round_size = 0;
   double dirty_rate = 0;
-  int throttle = 0;                    // percent
+  int throttle = 0;                     // percent
   std::optional<RateController> rates;  // RateControlled
   bool post_copy = false;               // it switches, or has switched, to post-copy
   double pages = 0;                     // post-copy: what comes after this stage
   bool broken = false;                  // post-copy: no page comes
   std::string trouble;                  // and why
-  Time hold_until{0};  // Closing, HandingOver
+  Time hold_until{0};                   // Closing, HandingOver
   std::optional<Time> breaks_at;
   std::optional<BrokenSwitch> switch_breaks;
   std::optional<Time> paused;

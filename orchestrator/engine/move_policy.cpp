@@ -6,7 +6,7 @@ namespace mare::engine {
 namespace {
 using nlohmann::json;
 
-constexpr double kLeastBandwidth = 1024 * 1024;  // libvirt counts in MiB/s
+constexpr double kLeastBandwidth = 1024 * 1024;       // libvirt counts in MiB/s
 constexpr std::int64_t kMostDowntime_ms = 2'000'000;  // QEMU's own limit
 constexpr double kMostTime_s = 86400;
 // Rate control without a limit of the user's: up to 1 Gbit/s, and from a tenth of it.
@@ -59,8 +59,8 @@ Status check(const MovePolicy& policy) {
                        "a bandwidth limit under 1 MiB/s can't be set",
                        "give at least 1048576, or leave it out");
   }
-  if (policy.downtime_limit && (policy.downtime_limit->count() < 1 ||
-                                policy.downtime_limit->count() > kMostDowntime_ms)) {
+  if (policy.downtime_limit &&
+      (policy.downtime_limit->count() < 1 || policy.downtime_limit->count() > kMostDowntime_ms)) {
     return field_error("downtime_limit_ms",
                        "a downtime limit of " + std::to_string(policy.downtime_limit->count()) +
                            " ms can't be set",
@@ -68,10 +68,10 @@ Status check(const MovePolicy& policy) {
   }
   if (policy.time_limit &&
       (policy.time_limit->count() <= 0 || policy.time_limit->count() > kMostTime_s)) {
-    return field_error("time_limit_s",
-                       "a time limit of " + std::to_string(policy.time_limit->count()) +
-                           " s can't be set",
-                       "give more than 0 and at most 86400, or leave it out");
+    return field_error(
+        "time_limit_s",
+        "a time limit of " + std::to_string(policy.time_limit->count()) + " s can't be set",
+        "give more than 0 and at most 86400, or leave it out");
   }
   if (policy.strategy == Strategy::CheckpointRestart) {
     return field_error("strategy", "a VM can't be moved by checkpoint-restart yet",

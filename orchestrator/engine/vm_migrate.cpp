@@ -109,8 +109,8 @@ void VmMigrate::prepare() {
       [ticket = *made](Driver& driver) { return driver.prepare_incoming(ticket); },
       [this](Result<IncomingEndpoint> endpoint) {
         if (!endpoint) {
-          return abort(endpoint.error().during("host '" + migration_.destination.value +
-                                               "' can't receive"));
+          return abort(
+              endpoint.error().during("host '" + migration_.destination.value + "' can't receive"));
         }
         if (step(Event::StartPreCopy, "to " + endpoint->uri)) {
           endpoint_ = *endpoint;

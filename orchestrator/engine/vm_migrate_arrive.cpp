@@ -75,8 +75,7 @@ void VmMigrate::verify(const std::string& trouble) {
   if (!guest) return done(guest.error().text());
   call<Result<GuestHello>>(
       "guest/" + vm_.id.value,
-      [&guests = context_.ports.guests, &clock = clock(),
-       guest = *guest]() -> Result<GuestHello> {
+      [&guests = context_.ports.guests, &clock = clock(), guest = *guest]() -> Result<GuestHello> {
         auto hello = guests.hello(guest);
         if (hello) (void)guests.set_clock(guest, clock.wall_now());
         return hello;

@@ -94,9 +94,8 @@ void VmMigrate::ask_operator(const std::string& what) {
   Vm row = vm_;
   row.state = VmState::Lost;
   row.reason = "migration unclear: " + what;
-  const std::string reason =
-      row.reason + (note_.empty() ? "" : "; " + note_) +
-      "; look at both hosts, end one copy, then 'mare vm stop --force'";
+  const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) +
+                             "; look at both hosts, end one copy, then 'mare vm stop --force'";
   stop_probe();
   finish(to_string(Event::Ambiguous), to_string(State::NeedsOperator), Outcome::NeedsOperator,
          reason, std::string(to_string(Code::OutcomeUnknown)),
@@ -127,10 +126,11 @@ void VmMigrate::record_loss(CopyPair seen) {
   row.host.reset();
   row.reason = "its copies are gone from both hosts";
   if (state() == State::PostCopying) {
-    row.reason = seen.destination == Copy::Absent
-                     ? "its copy on '" + migration_.destination.value +
-                           "' ended in post-copy, when it was whole nowhere else"
-                     : "'" + migration_.source.value + "' lost the pages that post-copy had not sent";
+    row.reason =
+        seen.destination == Copy::Absent
+            ? "its copy on '" + migration_.destination.value +
+                  "' ended in post-copy, when it was whole nowhere else"
+            : "'" + migration_.source.value + "' lost the pages that post-copy had not sent";
   }
   stop_probe();
   finish(to_string(Event::Lost), to_string(State::Failed), Outcome::Failed,
@@ -206,15 +206,14 @@ void VmMigrate::back_at_source() {
   if (note_.empty()) note_ = why_aborted();
   const bool cancelled = operation().cancel_requested || note_code_ == Code::Cancelled;
   const bool by_user = operation().cancel_requested;
-  finish(
-      to_string(Event::SourceRuns), to_string(State::Failed),
-      by_user ? Outcome::Cancelled : Outcome::Failed,
-      note_ + "; the VM runs on '" + migration_.source.value + "' as before",
-      std::string(to_string(cancelled ? Code::Cancelled : note_code_.value_or(Code::Internal))),
-      [&](store::Transaction& tx) -> Status {
-        if (auto done = tx.put(migration_); !done) return done;
-        return put_vm(tx, clock(), row);
-      });
+  finish(to_string(Event::SourceRuns), to_string(State::Failed),
+         by_user ? Outcome::Cancelled : Outcome::Failed,
+         note_ + "; the VM runs on '" + migration_.source.value + "' as before",
+         std::string(to_string(cancelled ? Code::Cancelled : note_code_.value_or(Code::Internal))),
+         [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return put_vm(tx, clock(), row);
+         });
 }
 
 std::string VmMigrate::why_aborted() const {

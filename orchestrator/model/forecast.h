@@ -32,7 +32,7 @@ std::optional<Strategy> strategy_from(std::string_view text);
 /// A strategy with its knobs. Those that its strategy does not use are ignored.
 struct Sending {
   Strategy strategy = Strategy::PreCopy;
-  int channels = 2;                  // Compressed: 1 to 16
+  int channels = 2;                   // Compressed: 1 to 16
   int throttle_initial_percent = 20;  // Throttled: 1 to 99
   int throttle_step_percent = 10;     // Throttled: 1 to 99
   int pre_copy_rounds = 1;            // Hybrid: rounds before the switch, 1 to 10

@@ -92,7 +92,8 @@ std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& n
 }
 
 /// In post-copy only the destination's copy can go on: what the source has is old. So nothing leads
-/// back, and without the destination's copy, or without the pages that it waits for, the VM is lost.
+/// back, and without the destination's copy, or without the pages that it waits for, the VM is
+/// lost.
 E recover_post_copy(CopyPair seen) {
   if (seen.source == Copy::Running) return E::Ambiguous;
   if (seen.source == Copy::Unknown || seen.destination == Copy::Unknown) return E::Ambiguous;

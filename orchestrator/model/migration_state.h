@@ -10,16 +10,16 @@
 namespace mare {
 
 enum class MigrationState : std::uint8_t {
-  Planned,        // checked and accepted; nothing reserved
-  Reserved,       // memory at the destination is accounted for
-  PreCopying,     // the source was or will be told to send; the VM runs at the source
-  Switching,      // the source's copy was seen paused for the last round; can't be cancelled
-  PostCopying,    // the destination's copy runs on pages that are still at the source; VM.host names
-                  // it, and there is no way back: the source's copy is never resumed
-  Committed,      // the destination's copy runs and needs nothing more; VM.host names it
-  Aborting,       // giving up: the destination's copy goes first, then the source goes on
-  Done,           // announced and verified
-  Failed,         // the VM runs at the source as before, or it is lost: its row tells which
+  Planned,      // checked and accepted; nothing reserved
+  Reserved,     // memory at the destination is accounted for
+  PreCopying,   // the source was or will be told to send; the VM runs at the source
+  Switching,    // the source's copy was seen paused for the last round; can't be cancelled
+  PostCopying,  // the destination's copy runs on pages that are still at the source; VM.host names
+                // it, and there is no way back: the source's copy is never resumed
+  Committed,    // the destination's copy runs and needs nothing more; VM.host names it
+  Aborting,     // giving up: the destination's copy goes first, then the source goes on
+  Done,         // announced and verified
+  Failed,       // the VM runs at the source as before, or it is lost: its row tells which
   NeedsOperator,  // what was observed allows no safe step
 };
 

@@ -46,7 +46,7 @@ struct ForecastInput {
   int vcpus = 1;
   std::vector<Offer> offers;  // one for each strategy
   std::optional<JobCoupling> job;
-  std::vector<PastMove> past;  // newest last
+  std::vector<PastMove> past;    // newest last
   double destination_speed = 1;  // nu_j / nu_i of Neves 2009, Eq. 5.2
 };
 

@@ -91,8 +91,7 @@ Sending sending_from(const std::string& text) {
   out.channels = number_or(parsed, "channels", out.channels);
   out.throttle_initial_percent =
       number_or(parsed, "throttle_initial_percent", out.throttle_initial_percent);
-  out.throttle_step_percent =
-      number_or(parsed, "throttle_step_percent", out.throttle_step_percent);
+  out.throttle_step_percent = number_or(parsed, "throttle_step_percent", out.throttle_step_percent);
   out.pre_copy_rounds = number_or(parsed, "pre_copy_rounds", out.pre_copy_rounds);
   out.rate_min.value = number_or(parsed, "rate_min_bytes_per_s", out.rate_min.value);
   out.rate_max.value = number_or(parsed, "rate_max_bytes_per_s", out.rate_max.value);

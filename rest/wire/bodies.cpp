@@ -56,7 +56,8 @@ void read_policy(ObjectReader& from, MovePolicy& policy) {
   if (auto name = from.text("strategy", false, {1, 64})) {
     policy.strategy = strategy_from(*name);
     if (!policy.strategy) {
-      from.fault("strategy", "'" + *name + "' is no strategy; give one of pre-copy, rate-controlled, " +
+      from.fault("strategy", "'" + *name +
+                                 "' is no strategy; give one of pre-copy, rate-controlled, " +
                                  "throttled, compressed, post-copy, hybrid, stop-and-copy");
     } else {
       policy.priority = Priority::Manual;
@@ -74,7 +75,8 @@ void read_policy(ObjectReader& from, MovePolicy& policy) {
   if (auto name = from.text("at_limit", false, {1, 64})) {
     const auto action = limit_action_from(*name);
     if (!action) {
-      from.fault("at_limit", "'" + *name + "' can't be done; give one of cancel, stop-and-copy, post-copy");
+      from.fault("at_limit",
+                 "'" + *name + "' can't be done; give one of cancel, stop-and-copy, post-copy");
     }
     policy.at_limit = action.value_or(policy.at_limit);
   }

@@ -142,9 +142,9 @@ TEST_F(LibvirtOnly, ForeignVmsAreNeitherListedNorTouched) {
   ASSERT_TRUE(is_ok(all));
   for (const auto& seen : *all) EXPECT_NE(seen.key.id, made.id);
   EXPECT_TRUE(fails_with(hosts_->driver(0).start(made), Code::AlreadyExists));
-  EXPECT_TRUE(fails_with(
-      hosts_->driver(0).prepare_incoming({OperationId{"op-1"}, made, std::nullopt, std::nullopt, {}}),
-      Code::AlreadyExists));
+  EXPECT_TRUE(fails_with(hosts_->driver(0).prepare_incoming(
+                             {OperationId{"op-1"}, made, std::nullopt, std::nullopt, {}}),
+                         Code::AlreadyExists));
   EXPECT_TRUE(is_ok(hosts_->driver(0).destroy(made.key())));
   EXPECT_TRUE(foreign.lives());
 }

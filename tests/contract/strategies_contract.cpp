@@ -65,8 +65,8 @@ TEST_P(DriverContract, InPostCopyTheDestinationRunsAndTheSourceIsStillNeeded) {
   MigrationTicket slow = ticket(made, Strategy::PostCopy);
   slow.bandwidth_limit = kSlow;
   begin(slow, 0, 1);
-  ASSERT_TRUE(wait_until(
-      [&] { return outgoing(0, made).phase == OutgoingPhase::PostCopying; }, kMove));
+  ASSERT_TRUE(
+      wait_until([&] { return outgoing(0, made).phase == OutgoingPhase::PostCopying; }, kMove));
   ASSERT_TRUE(wait_until([&] { return copy(1, made) == Copy::Running; }, kSoon));
   EXPECT_EQ(copy(0, made), Copy::Paused);
   EXPECT_TRUE(sending(0, made));
@@ -88,8 +88,8 @@ TEST_P(DriverContract, APostCopyOutlivesTheSourcesAgent) {
   MigrationTicket slow = ticket(made, Strategy::PostCopy);
   slow.bandwidth_limit = kSlow;
   begin(slow, 0, 1);
-  ASSERT_TRUE(wait_until(
-      [&] { return outgoing(0, made).phase == OutgoingPhase::PostCopying; }, kMove));
+  ASSERT_TRUE(
+      wait_until([&] { return outgoing(0, made).phase == OutgoingPhase::PostCopying; }, kMove));
   hosts().restart_agent(0);
   const OutgoingStatus status = outgoing(0, made);
   EXPECT_EQ(status.phase, OutgoingPhase::PostCopying);

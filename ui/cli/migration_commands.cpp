@@ -97,9 +97,10 @@ void add_migration_commands(CLI::App& app, Action& action) {
   move->add_option("--time-limit", options->time_limit, "When it has not ended by then, --at-limit")
       ->check(check_duration)
       ->type_name("TIME");
-  move->add_option("--at-limit", options->at_limit,
-                   "cancel (default), stop-and-copy (pause it for the rest) or post-copy (run it at "
-                   "the destination at once)")
+  move->add_option(
+          "--at-limit", options->at_limit,
+          "cancel (default), stop-and-copy (pause it for the rest) or post-copy (run it at "
+          "the destination at once)")
       ->check(CLI::IsMember(std::vector<std::string>{"cancel", "stop-and-copy", "post-copy"}))
       ->type_name("ACTION");
   move->footer(

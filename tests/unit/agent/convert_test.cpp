@@ -87,10 +87,9 @@ TEST(Convert, EveryWord) {
     seen.copy = copy;
     EXPECT_EQ(from_wire(to_wire(seen)).copy, copy);
   }
-  for (const auto phase :
-       {OutgoingPhase::None, OutgoingPhase::PreCopying, OutgoingPhase::Switching,
-        OutgoingPhase::PostCopying, OutgoingPhase::Completed, OutgoingPhase::Failed,
-        OutgoingPhase::Cancelled}) {
+  for (const auto phase : {OutgoingPhase::None, OutgoingPhase::PreCopying, OutgoingPhase::Switching,
+                           OutgoingPhase::PostCopying, OutgoingPhase::Completed,
+                           OutgoingPhase::Failed, OutgoingPhase::Cancelled}) {
     auto status = full_outgoing();
     status.phase = phase;
     EXPECT_EQ(from_wire(to_wire(status))->phase, phase);

@@ -109,10 +109,10 @@ bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
                version] = a;
   return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version) ==
-         std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
-                  b.live_migration_why, b.strategies, b.dirty_log, b.dirty_log_why,
-                  b.agent_version);
+                  log_why, version) == std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead,
+                                                b.accelerated, b.live_migration,
+                                                b.live_migration_why, b.strategies, b.dirty_log,
+                                                b.dirty_log_why, b.agent_version);
 }
 
 bool same(const VmObservation& a, const VmObservation& b) {
@@ -137,8 +137,9 @@ bool same(const Sending& a, const Sending& b) {
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {
   const auto& [operation, vm, bandwidth, downtime, sending] = a;
-  return same(vm, b.vm) && same(sending, b.sending) && std::tie(operation, bandwidth, downtime) ==
-                               std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
+  return same(vm, b.vm) && same(sending, b.sending) &&
+         std::tie(operation, bandwidth, downtime) ==
+             std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
 }
 
 bool same(const Round& a, const Round& b) {

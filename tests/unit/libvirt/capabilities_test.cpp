@@ -61,7 +61,8 @@ TEST(Capabilities, OldQemuMovesEmulatedGuestsOnlyWhileTheyStandStill) {
   EXPECT_TRUE(offers(with_kvm, Strategy::PreCopy));
 }
 
-constexpr const char* kCapabilities = R"(<capabilities><host><secmodel><model>none</model></secmodel>
+constexpr const char* kCapabilities =
+    R"(<capabilities><host><secmodel><model>none</model></secmodel>
 <secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+64055:+994</baselabel>
 <baselabel type='qemu'>+0:+0</baselabel></secmodel></host>
 <guest><arch name='i686'><emulator>/usr/bin/qemu-system-i386</emulator></arch></guest>

@@ -16,9 +16,9 @@ using E = MigrationEvent;
 
 constexpr S kStates[] = {S::Planned,   S::Reserved, S::PreCopying, S::Switching, S::PostCopying,
                          S::Committed, S::Aborting, S::Done,       S::Failed,    S::NeedsOperator};
-constexpr E kEvents[] = {E::Reserve,         E::StartPreCopy, E::Switch, E::PostCopy,
-                         E::DestinationRuns, E::Announced,    E::Abort,  E::SourceRuns,
-                         E::Lost,            E::Ambiguous};
+constexpr E kEvents[] = {
+    E::Reserve,   E::StartPreCopy, E::Switch,     E::PostCopy, E::DestinationRuns,
+    E::Announced, E::Abort,        E::SourceRuns, E::Lost,     E::Ambiguous};
 constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
                             Copy::Unknown};
 

@@ -41,8 +41,8 @@ class Strategies : public SimTest {
     EXPECT_TRUE(send(*one, *two, what));
     for (int i = 0; i < 100'000; ++i) {
       const auto status = progress();
-      const bool over = status.phase == OutgoingPhase::Completed ||
-                        status.phase == OutgoingPhase::Failed;
+      const bool over =
+          status.phase == OutgoingPhase::Completed || status.phase == OutgoingPhase::Failed;
       if (over) return status;
       clock.advance(5ms);
     }

@@ -174,7 +174,7 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   migration.destination = HostId{"h2"};
   migration.bandwidth_limit = BytesPerSecond{5e7};
   migration.downtime_limit = Milliseconds{300};
-  migration.sending = {Strategy::Hybrid,    3,   21, 11, 4, BytesPerSecond{1.5e6},
+  migration.sending = {Strategy::Hybrid,      3,    21,  11, 4, BytesPerSecond{1.5e6},
                        BytesPerSecond{2.5e6}, 0.75, true};
   migration.rounds = {{0, Microseconds{1}, Microseconds{2}, Bytes{3}, Bytes{4}, 5.5},
                       {1, Microseconds{6}, Microseconds{7}, Bytes{8}, Bytes{9}, 10.25}};

@@ -75,7 +75,7 @@ TEST(PoolBody, BadInput) {
 }
 
 TEST(MigrationBody, RoundTripAndDefaults) {
-  const MovePolicy policy{Priority::Manual,   Strategy::Hybrid, BytesPerSecond{5e7},
+  const MovePolicy policy{Priority::Manual,  Strategy::Hybrid, BytesPerSecond{5e7},
                           Milliseconds{300}, Seconds{20},      LimitAction::PostCopy};
   const MigrationBody body{HostId{"h3"}, policy, Seconds{60}};
   const auto back = good<MigrationBody>(to_text(to_json(body)));
