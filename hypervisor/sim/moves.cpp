@@ -253,6 +253,7 @@ void World::begin_switch(Move& move, double size) {
     next_switch.erase(planned);
   }
   change_copy(move.source, move.ticket.vm.id, Copy::Paused);
+  if (move.rates) share_links();  // its limit is lifted
 }
 
 /// The destination's copy runs; the source's is still there, paused.
