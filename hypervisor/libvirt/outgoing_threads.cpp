@@ -154,9 +154,7 @@ void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::
     job.status.remaining = Bytes{0};
     // The call tidies up after the VM runs there; the last round was over before.
     if (job.figures) end.elapsed = std::min(end.elapsed, since_began(job.figures_at));
-    // QEMU's downtime is that of the last round only where QEMU itself stopped the VM.
-    const bool stopped = job.stop || job.ticket.sending.strategy == Strategy::StopAndCopy;
-    if (job.paused && !post_copied && !stopped && job.figures && job.figures->downtime) {
+    if (job.paused && !post_copied && job.figures && job.figures->downtime) {
       end.elapsed = std::min(end.elapsed, *end.paused + *job.figures->downtime);
     }
   }
