@@ -79,7 +79,9 @@ std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text);
 struct OutgoingStatus {
   OutgoingPhase phase = OutgoingPhase::None;
   OperationId operation;  // that began it; empty when the agent restarted since
-  std::string error;      // the hypervisor's own words when Failed
+  /// The hypervisor's own words when Failed. While PostCopying: why no pages come, "" if they do;
+  /// the VM stands still at the destination then, and begin_outgoing() tries to mend it.
+  std::string error;
   std::vector<Round> rounds;
   Bytes memory_total;
   Bytes transferred;
@@ -93,8 +95,10 @@ struct OutgoingStatus {
 struct VmObservation {
   VmKey key;
   Copy copy = Copy::Absent;
-  bool sending = false;  // a migration of it out of this host is running right now
-  Bytes memory;          // of the VM
+  /// A migration of it out of this host is running right now, or is a post-copy that broke: this
+  /// copy holds pages that the destination's needs, so it must neither go on nor be destroyed.
+  bool sending = false;
+  Bytes memory;  // of the VM
   /// Lines on its console that tell of a sick guest kernel (BUG, Oops, panic, ...), since its start
   /// here.
   int console_faults = 0;
@@ -159,14 +163,15 @@ class Driver {
   /// Destination: gets ready to receive and says where. No copy runs here because of it. From now
   /// on this host announces the VM's address by itself at the moment that the copy begins to run.
   virtual Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) = 0;
-  /// Source: starts sending; ok if this operation's migration is running already.
+  /// Source: starts sending; ok if this operation's migration is running already, or has ended
+  /// here. A post-copy that broke is taken up again, also by an agent that was restarted since.
   /// Conflict: another migration of the VM runs. NotFound: no such copy here.
   virtual Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) = 0;
   /// Source: how far it is. Kept for a while after the end; None after a restart with nothing
   /// running.
   virtual Result<OutgoingStatus> outgoing(const VmKey& vm) = 0;
   /// Source: asks a running migration to stop. Ok also when none runs; the VM's copy decides what
-  /// it came to.
+  /// it came to. In post-copy it does nothing: there is no way back.
   virtual Status cancel_outgoing(const VmKey& vm) = 0;
   /// Source: does what the limit action says to a running migration: PostCopy switches to it,
   /// StopAndCopy pauses the VM so that the rest is the last round. Ok if that was done before.

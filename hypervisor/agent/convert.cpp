@@ -104,6 +104,11 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_live_migration(value.live_migration);
   out.set_live_migration_why(value.live_migration_why);
   out.set_agent_version(value.agent_version);
+  for (const Strategy strategy : value.strategies) {
+    out.add_strategies(std::string(to_string(strategy)));
+  }
+  out.set_dirty_log(value.dirty_log);
+  out.set_dirty_log_why(value.dirty_log_why);
   return out;
 }
 
@@ -117,6 +122,12 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.live_migration = value.live_migration();
   out.live_migration_why = value.live_migration_why();
   out.agent_version = value.agent_version();
+  // A strategy of a newer agent that this version does not know can't be asked for.
+  for (const auto& name : value.strategies()) {
+    if (const auto strategy = strategy_from(name)) out.strategies.push_back(*strategy);
+  }
+  out.dirty_log = value.dirty_log();
+  out.dirty_log_why = value.dirty_log_why();
   return out;
 }
 
@@ -157,12 +168,46 @@ VmStatistics from_wire(const pb::VmStatistics& value) {
           value.sent_bytes()};
 }
 
+pb::Sending to_wire(const Sending& value) {
+  pb::Sending out;
+  out.set_strategy(std::string(to_string(value.strategy)));
+  out.set_channels(value.channels);
+  out.set_throttle_initial_percent(value.throttle_initial_percent);
+  out.set_throttle_step_percent(value.throttle_step_percent);
+  out.set_pre_copy_rounds(value.pre_copy_rounds);
+  out.set_rate_min_bytes_per_s(value.rate_min.value);
+  out.set_rate_max_bytes_per_s(value.rate_max.value);
+  out.set_rate_gain(value.rate_gain);
+  out.set_allow_post_copy(value.allow_post_copy);
+  return out;
+}
+
+Result<Sending> from_wire(const pb::Sending& value) {
+  const auto strategy = strategy_from(value.strategy());
+  if (!strategy) {
+    return make_error(Code::Unsupported, "this agent knows no strategy '" + value.strategy() + "'",
+                      "install the same version on all hosts");
+  }
+  Sending out;
+  out.strategy = *strategy;
+  out.channels = value.channels();
+  out.throttle_initial_percent = value.throttle_initial_percent();
+  out.throttle_step_percent = value.throttle_step_percent();
+  out.pre_copy_rounds = value.pre_copy_rounds();
+  out.rate_min = BytesPerSecond{value.rate_min_bytes_per_s()};
+  out.rate_max = BytesPerSecond{value.rate_max_bytes_per_s()};
+  out.rate_gain = value.rate_gain();
+  out.allow_post_copy = value.allow_post_copy();
+  return out;
+}
+
 pb::MigrationTicket to_wire(const MigrationTicket& value) {
   pb::MigrationTicket out;
   out.set_operation(value.operation.value);
   *out.mutable_vm() = to_wire(value.vm);
   if (value.bandwidth_limit) out.set_bandwidth_limit_bytes_per_s(value.bandwidth_limit->value);
   if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
+  *out.mutable_sending() = to_wire(value.sending);
   return out;
 }
 
@@ -176,6 +221,11 @@ Result<MigrationTicket> from_wire(const pb::MigrationTicket& value) {
     out.bandwidth_limit = BytesPerSecond{value.bandwidth_limit_bytes_per_s()};
   }
   if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
+  if (value.has_sending()) {
+    auto sending = from_wire(value.sending());
+    if (!sending) return sending.error();
+    out.sending = *sending;
+  }
   return out;
 }
 

@@ -20,6 +20,7 @@ pb::VmSpec to_wire(const VmSpec& value);
 pb::HostFacts to_wire(const HostFacts& value);
 pb::VmObservation to_wire(const VmObservation& value);
 pb::VmStatistics to_wire(const VmStatistics& value);
+pb::Sending to_wire(const Sending& value);
 pb::MigrationTicket to_wire(const MigrationTicket& value);
 pb::OutgoingStatus to_wire(const OutgoingStatus& value);
 pb::ArrivalReport to_wire(const ArrivalReport& value);
@@ -32,6 +33,8 @@ Result<VmSpec> from_wire(const pb::VmSpec& value);
 HostFacts from_wire(const pb::HostFacts& value);
 VmObservation from_wire(const pb::VmObservation& value);
 VmStatistics from_wire(const pb::VmStatistics& value);
+/// Unsupported for a strategy that this version does not know.
+Result<Sending> from_wire(const pb::Sending& value);
 Result<MigrationTicket> from_wire(const pb::MigrationTicket& value);
 /// Internal for a phase that this version does not know: guessing could end a migration twice.
 Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value);

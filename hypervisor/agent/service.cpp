@@ -93,6 +93,17 @@ grpc::Status Service::CancelOutgoing(Context* context, const pb::VmKey* vm, pb::
   return answer(context, driver_.cancel_outgoing(from_wire(*vm)));
 }
 
+grpc::Status Service::ForceOutgoing(Context* context, const pb::ForceRequest* request, pb::Empty*) {
+  const auto how = limit_action_from(request->how());
+  if (!how) {
+    return refuse(context,
+                  make_error(Code::Unsupported,
+                             "this agent can't force a migration by '" + request->how() + "'",
+                             "install the same version on all hosts"));
+  }
+  return answer(context, driver_.force_outgoing(from_wire(request->vm()), *how));
+}
+
 grpc::Status Service::Arrival(Context* context, const pb::VmKey* vm, pb::ArrivalReport* out) {
   return answer(context, driver_.arrival(from_wire(*vm)), out);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "hypervisor/driver.h"
 
@@ -16,6 +17,24 @@ bool kvm_is_usable();
 /// May a running guest of this QEMU be migrated? "" or the reason why not. QEMU before 9.0 loses
 /// dirty pages of TCG guests (fixed upstream by commit 03bfc2188f06).
 std::string why_no_live_migration(bool accelerated, unsigned long qemu_version);
+
+struct Machinery {
+  bool accelerated = false;
+  unsigned long qemu = 0;  // packed versions
+  unsigned long libvirt = 0;
+  bool zstd = false;         // QEMU was built with it
+  bool userfaultfd = false;  // QEMU may use it: post-copy needs it at the destination
+};
+/// How such a host can take part in a migration, as either end.
+std::vector<Strategy> strategies_of(const Machinery& machinery);
+
+/// From the text of libvirt's capabilities: the emulator of this architecture, "" if there is none.
+std::string emulator_in(const std::string& capabilities);
+/// Does libvirt run QEMU as root?
+bool runs_qemu_as_root(const std::string& capabilities);
+/// Is a program linked with that library? It is named in the file if it is.
+bool is_linked_with(const std::string& program, const std::string& library);
+bool userfaultfd_is_usable(bool by_root);
 
 /// libvirt's packed version as "10.0.2".
 std::string version_text(unsigned long packed);

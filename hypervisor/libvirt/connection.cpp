@@ -45,14 +45,37 @@ int on_lifecycle(virConnectPtr, virDomainPtr domain, int event, int detail, void
   if (event == VIR_DOMAIN_EVENT_SUSPENDED && detail == VIR_DOMAIN_EVENT_SUSPENDED_MIGRATED) {
     tell(opaque, [&](const DomainEvents& to) { to.paused_for_migration(uuid_of(domain)); });
   }
-  if (event == VIR_DOMAIN_EVENT_RESUMED && detail == VIR_DOMAIN_EVENT_RESUMED_MIGRATED) {
+  if (event == VIR_DOMAIN_EVENT_SUSPENDED &&
+      (detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY ||
+       detail == VIR_DOMAIN_EVENT_SUSPENDED_POSTCOPY_FAILED)) {
+    tell(opaque, [&](const DomainEvents& to) { to.post_copying(uuid_of(domain)); });
+  }
+  // In post-copy it runs long before all of it is here, and is told of twice.
+  if (event == VIR_DOMAIN_EVENT_RESUMED && (detail == VIR_DOMAIN_EVENT_RESUMED_MIGRATED ||
+                                            detail == VIR_DOMAIN_EVENT_RESUMED_POSTCOPY)) {
     tell(opaque, [&](const DomainEvents& to) { to.resumed_by_migration(uuid_of(domain)); });
   }
   return 0;
 }
 
-void on_iteration(virConnectPtr, virDomainPtr domain, int, void* opaque) {
-  tell(opaque, [&](const DomainEvents& to) { to.iteration(uuid_of(domain)); });
+void on_iteration(virConnectPtr, virDomainPtr domain, int iteration, void* opaque) {
+  tell(opaque, [&](const DomainEvents& to) { to.iteration(uuid_of(domain), iteration); });
+}
+
+void on_job_completed(virConnectPtr, virDomainPtr domain, virTypedParameterPtr params, int count,
+                      void* opaque) {
+  int operation = VIR_DOMAIN_JOB_OPERATION_UNKNOWN;
+  virTypedParamsGetInt(params, count, VIR_DOMAIN_JOB_OPERATION, &operation);
+  if (operation != VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT) return;
+  CompletedJob figures;
+  unsigned long long value = 0;
+  if (virTypedParamsGetULLong(params, count, VIR_DOMAIN_JOB_DATA_PROCESSED, &value) == 1) {
+    figures.transferred = Bytes{value};
+  }
+  if (virTypedParamsGetULLong(params, count, VIR_DOMAIN_JOB_DOWNTIME, &value) == 1) {
+    figures.downtime = Milliseconds{static_cast<std::int64_t>(value)};
+  }
+  tell(opaque, [&](const DomainEvents& to) { to.sent(uuid_of(domain), figures); });
 }
 
 /// libvirt takes every kind of callback as this one type; GCC lets only void(*)() stand for any.
@@ -138,6 +161,7 @@ Connection::Open Connection::listen(ConnectHandle handle) {
   };
   add(VIR_DOMAIN_EVENT_ID_LIFECYCLE, generic(on_lifecycle));
   add(VIR_DOMAIN_EVENT_ID_MIGRATION_ITERATION, generic(on_iteration));
+  add(VIR_DOMAIN_EVENT_ID_JOB_COMPLETED, generic(on_job_completed));
   return open;
 }
 

@@ -5,20 +5,30 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hypervisor/libvirt/handles.h"
 #include "orchestrator/core/log.h"
+#include "orchestrator/core/units.h"
 
 namespace mare::libvirt {
+
+/// QEMU's own figures of a migration out of here that is over.
+struct CompletedJob {
+  Bytes transferred;
+  std::optional<Microseconds> downtime;
+};
 
 /// What happened to a domain, told on the event loop's thread: return quickly, make no libvirt
 /// call.
 struct DomainEvents {
   std::function<void(const std::string& uuid)> paused_for_migration;
+  std::function<void(const std::string& uuid)> post_copying;  // it runs at the destination
   std::function<void(const std::string& uuid)> resumed_by_migration;
-  std::function<void(const std::string& uuid)> iteration;
+  std::function<void(const std::string& uuid, int)> iteration;
+  std::function<void(const std::string& uuid, const CompletedJob&)> sent;
   /// A connection stands, perhaps anew: events were missed before. On the thread that opened it.
   std::function<void(virConnectPtr)> connected;
 };

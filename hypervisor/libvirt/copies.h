@@ -16,9 +16,16 @@ struct Busy {
 /// Pure. `expected`: this host prepared to receive it, and it has not run here yet.
 Copy copy_of(int state, int reason, Busy busy, bool expected);
 
+enum class PostCopy { None, Going, Broken };
+/// Is this the source of a post-copy? Its copy is paused for good then. Pure.
+PostCopy post_copy_of(int state, int reason, Busy busy);
+PostCopy in_post_copy(virDomainPtr domain);
+
 struct CopySeen {
   Copy copy = Copy::Absent;
   bool sending = false;
+  bool starved = false;  // at a destination whose post-copy broke: it waits for its pages
+  PostCopy post_copy = PostCopy::None;
   Bytes memory;
 };
 

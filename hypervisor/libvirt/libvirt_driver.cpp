@@ -1,5 +1,6 @@
 #include "hypervisor/libvirt/libvirt_driver.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
+#include "hypervisor/libvirt/sending.h"
 #include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
@@ -65,8 +67,7 @@ class LibvirtDriver final : public Driver {
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
     // short.
-    auto known = facts();
-    return known ? ok_status() : Status(known.error());
+    return probe();
   }
 
   Result<HostFacts> facts() override {
@@ -91,6 +92,10 @@ class LibvirtDriver final : public Driver {
     facts.live_migration = facts.live_migration_why.empty();
     facts.dirty_log_why = watching_.why_not();
     facts.dirty_log = facts.dirty_log_why.empty() ? "pagemap-scan" : "";
+    Machinery machinery = machinery_;
+    machinery.qemu = qemu;
+    machinery.libvirt = library;
+    facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
     return facts;
   }
@@ -165,6 +170,7 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent) return no_copy(vm);
     if (seen->copy == Copy::Running) return ok_status();
+    if (auto fed = check_fed(vm, domain->get()); !fed) return fed;
     // The other end may run it at any moment.
     if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
     if (virDomainResume(domain->get()) == 0) return ok_status();
@@ -230,7 +236,7 @@ class LibvirtDriver final : public Driver {
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override {
     const VmSpec& vm = ticket.vm;
     if (auto good = check_key(vm.key()); !good) return good.error();
-    if (auto can = can_migrate_live(); !can) return can.error();
+    if (auto can = can_move(ticket.sending); !can) return can.error();
     const IncomingEndpoint endpoint{route(vm).text()};
     const auto known = arrivals_.find(vm.uuid);
     const bool again = known && known->operation == ticket.operation;
@@ -251,20 +257,25 @@ class LibvirtDriver final : public Driver {
 
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override {
     const VmKey vm = ticket.vm.key();
-    if (outgoing_.knows(vm.uuid, ticket.operation)) return ok_status();
     auto route = Route::parse(to.uri);
+    if (outgoing_.knows(vm.uuid, ticket.operation)) {
+      return route ? outgoing_.mend(ticket, *route) : ok_status();
+    }
     if (!route) return route.error();
-    if (auto can = can_migrate_live(); !can) return can;
+    if (auto can = can_move(ticket.sending); !can) return can;
     if (route->accelerated != accelerated_) {
       return make_error(Code::Unsupported,
                         std::string("VM '") + vm.id.value +
                             "' can't move between a host with KVM " + "and one that emulates",
                         "choose a host of the same kind, or end the VM and start it there");
     }
-    auto seen = observe(vm);
+    auto domain = find(vm);
+    if (!domain) return domain.error();
+    auto seen = look_at(domain->get(), arrivals_.expected(vm.uuid));
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent || seen->copy == Copy::Incoming) return no_copy(vm);
-    if (seen->sending) {
+    if (seen->post_copy == PostCopy::Broken) return outgoing_.mend(ticket, *route);
+    if (seen->sending || outgoing_.running(vm.uuid)) {
       return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being migrated already");
     }
     if (seen->copy == Copy::Paused) {
@@ -292,12 +303,32 @@ class LibvirtDriver final : public Driver {
     if (outgoing_.cancel(vm.uuid)) return ok_status();
     auto domain = find(vm);
     if (!domain) return absent_is_fine(domain.error());
-    auto seen = observe_domain(domain->get());
+    auto seen = look_at(domain->get(), arrivals_.expected(vm.uuid));
     if (!seen) return seen.error();
+    if (seen->post_copy != PostCopy::None) return ok_status();  // no way back
     if (!seen->sending || virDomainAbortJob(domain->get()) == 0) return ok_status();
     const Error error = last_error("migration of '" + vm.id.value + "' can't be cancelled");
     // It ended by itself in this moment, or is past the point: the copies tell what came of it.
     return error.code == Code::FailedPrecondition ? ok_status() : absent_is_fine(error);
+  }
+
+  Status force_outgoing(const VmKey& vm, LimitAction how) override {
+    if (outgoing_.running(vm.uuid)) return outgoing_.force(vm.uuid, how);
+    if (how == LimitAction::Cancel) return cancel_outgoing(vm);
+    // One that an earlier agent began.
+    auto domain = find(vm);
+    if (!domain) return domain.error();
+    auto seen = look_at(domain->get(), false);
+    if (!seen) return seen.error();
+    if (!seen->sending) {
+      return make_error(Code::NotFound, "no migration of VM '" + vm.id.value + "' runs here");
+    }
+    if (seen->post_copy != PostCopy::None || seen->copy == Copy::Paused) return ok_status();
+    const bool done = how == LimitAction::PostCopy
+                          ? virDomainMigrateStartPostCopy(domain->get(), 0) == 0
+                          : virDomainSuspend(domain->get()) == 0;
+    return done ? ok_status()
+                : Status(last_error("the migration of '" + vm.id.value + "' can't be forced"));
   }
 
   Result<ArrivalReport> arrival(const VmKey& vm) override {
@@ -352,12 +383,18 @@ class LibvirtDriver final : public Driver {
   DomainEvents events() {
     DomainEvents out;
     out.paused_for_migration = [this](const std::string& uuid) { outgoing_.on_paused(uuid); };
+    out.post_copying = [this](const std::string& uuid) { outgoing_.on_post_copy(uuid); };
+    out.sent = [this](const std::string& uuid, const CompletedJob& figures) {
+      outgoing_.on_completed(uuid, figures);
+    };
     out.resumed_by_migration = [this](const std::string& uuid) {
       arrivals_.on_resumed(uuid, clock_.wall_now());
       admission_.release(uuid);  // it is a domain now
       watching_.watch(uuid);
     };
-    out.iteration = [this](const std::string& uuid) { outgoing_.on_iteration(uuid); };
+    out.iteration = [this](const std::string& uuid, int iteration) {
+      outgoing_.on_iteration(uuid, iteration);
+    };
     out.connected = [this](virConnectPtr connection) { catch_up(connection); };
     return out;
   }
@@ -387,11 +424,48 @@ class LibvirtDriver final : public Driver {
 
   Bytes overhead() const { return accelerated_ ? kKvmOverhead : kTcgOverhead; }
 
-  Status can_migrate_live() {
+  /// What does not change while QEMU is not installed anew.
+  Status probe() {
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    const std::string known = take_text(virConnectGetCapabilities(connection->get()));
+    if (known.empty()) return last_read_error("what host '" + options_.host_name + "' can do");
+    machinery_.accelerated = accelerated_;
+    machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
+    machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
+    auto all = facts();
+    return all ? ok_status() : Status(all.error());
+  }
+
+  Status can_move(const Sending& sending) {
+    if (auto good = check(sending); !good) return good;
     auto known = facts();
     if (!known) return known.error();
-    if (known->live_migration) return ok_status();
-    return make_error(Code::Unsupported, known->live_migration_why);
+    const auto offers = [&](Strategy strategy) {
+      return std::find(known->strategies.begin(), known->strategies.end(), strategy) !=
+             known->strategies.end();
+    };
+    if (!offers(sending.strategy)) {
+      const std::string why = known->live_migration_why;
+      return make_error(Code::Unsupported, "host '" + options_.host_name + "' (" +
+                                               known->hypervisor + ") does not offer " +
+                                               std::string(to_string(sending.strategy)) +
+                                               (why.empty() ? "" : ": " + why));
+    }
+    if (sending.allow_post_copy && !offers(Strategy::PostCopy)) {
+      return make_error(Code::Unsupported,
+                        "host '" + options_.host_name + "' does not offer post-copy");
+    }
+    return ok_status();
+  }
+
+  /// A copy whose pages stayed at a source that is out of reach can't go on.
+  Status check_fed(const VmKey& vm, virDomainPtr domain) {
+    auto seen = look_at(domain, false);
+    if (!seen) return seen.error();
+    if (!seen->starved) return ok_status();
+    return make_error(Code::FailedPrecondition,
+                      "VM '" + vm.id.value + "' waits for pages from the host that it came from");
   }
 
   Route route(const VmSpec& vm) const {
@@ -583,6 +657,7 @@ class LibvirtDriver final : public Driver {
   const LibvirtOptions options_;
   Clock& clock_;
   const bool accelerated_;
+  Machinery machinery_;  // set by open()
   Consoles consoles_;
   Admission admission_;
   Arrivals arrivals_;

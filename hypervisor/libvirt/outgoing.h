@@ -1,5 +1,5 @@
 // Migrations out of this host: a thread for each libvirt call, a sampler beside it, and what is
-// known of them.
+// known of them. outgoing.cpp keeps the books; outgoing_threads.cpp is what the threads do.
 //
 // The call lasts as long as the migration; libvirtd carries on with it when this process dies. So
 // a thread that is still in its call is left behind when Outgoing ends, and touches nothing of it.
@@ -18,6 +18,7 @@
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/rounds.h"
 #include "hypervisor/libvirt/route.h"
+#include "hypervisor/rate_control.h"
 
 namespace mare::libvirt {
 
@@ -31,18 +32,25 @@ class Outgoing {
 
   /// Idempotent for an operation, also after its end: a late repetition must not send the VM again.
   Status begin(const MigrationTicket& ticket, const Route& route);
+  /// Takes up a post-copy that broke, known here or not. Ok if its pages go already.
+  Status mend(const MigrationTicket& ticket, const Route& route);
   /// What this process knows; phase None if nothing.
   OutgoingStatus status(const std::string& uuid);
   /// Does a migration that this process began run still?
   bool running(const std::string& uuid);
   /// Is it of this operation, and known here, running or ended?
   bool knows(const std::string& uuid, const OperationId& operation);
-  /// Stops one that this process began, whenever libvirt lets it; false if none runs.
+  /// Stops one that this process began, whenever libvirt lets it; false if none runs. In post-copy
+  /// nothing is stopped.
   bool cancel(const std::string& uuid);
+  /// Forces one that this process began; NotFound if none runs.
+  Status force(const std::string& uuid, LimitAction how);
 
   // libvirt's events.
   void on_paused(const std::string& uuid);
-  void on_iteration(const std::string& uuid);
+  void on_post_copy(const std::string& uuid);
+  void on_iteration(const std::string& uuid, int iteration);
+  void on_completed(const std::string& uuid, const CompletedJob& figures);
 
  private:
   struct Job {
@@ -50,11 +58,20 @@ class Outgoing {
     Route route;
     OutgoingStatus status;
     RoundKeeper rounds;
+    std::optional<RateController> rate;
+    std::size_t rated_rounds = 0;  // how many it has been told of
     MonotonicTime began{0};
+    std::optional<MonotonicTime> paused;  // when the VM stopped for the last round, or post-copy
     std::optional<MonotonicTime> ended;
+    std::optional<CompletedJob> figures;
+    MonotonicTime figures_at{0};
     bool cancel = false;   // asked for
     bool calling = false;  // libvirt was asked to migrate: only an abort stops that
+    bool broken = false;   // in post-copy, and the call came back without an end
     bool look_now = false;
+    bool post_copy = false;  // wanted, as soon as libvirt takes it
+    bool switched = false;   // libvirt took it
+    bool stop = false;       // the VM is to stand still for the rest
     std::thread caller;
     std::thread sampler;
   };
@@ -69,13 +86,34 @@ class Outgoing {
     Clock& clock;
     Log& log;
   };
-  static void call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
-                   const std::string& uri);
+  /// What the sampler is to do besides looking.
+  struct Chores {
+    bool cancel = false;
+    bool post_copy = false;
+    bool stop = false;
+    bool watch_post_copy = false;
+  };
+
+  // Threads.
+  static void call(const std::shared_ptr<Shared>& shared, const JobPtr& job, const std::string& uri,
+                   bool mending);
+  static void call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& job,
+                         virDomainPtr domain, const Status& done);
+  static void wait_for_figures(Shared& shared, Job& job);
   static void finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error);
   void sample(const JobPtr& job);
+  std::optional<Chores> next_chores(const JobPtr& job);
+  void end_if_broken(Job& job);
+  void do_chores(Job& job, virDomainPtr domain, const Chores& chores);
   bool take_sample(Job& job, virDomainPtr domain);
-  Status begin_locked(const MigrationTicket& ticket, const Route& route);
+  void control_rate(Job& job, virDomainPtr domain);
+
+  // Books.
+  Status begin_locked(const MigrationTicket& ticket, const Route& route, bool mending);
+  Status admit_locked(const MigrationTicket& ticket);
   std::vector<JobPtr> take_old_locked(const std::string& uuid, const OperationId& operation);
+  Job* running_locked(const std::string& uuid);
+  static void join(const std::vector<JobPtr>& over);
 
   Connection& connection_;
   std::shared_ptr<Shared> shared_;

@@ -3,24 +3,57 @@
 #include <algorithm>
 
 namespace mare::libvirt {
+namespace {
+
+// The event of the last iteration comes some milliseconds after the VM stopped for it.
+constexpr Microseconds kSameMoment{20'000};
+
+}  // namespace
+
+void RoundKeeper::begin(unsigned long long iteration, Microseconds elapsed, Bytes transferred) {
+  if (!rounds_.empty()) {
+    Round& last = rounds_.back();
+    last.duration = elapsed - last.started;
+    last.sent = transferred - began_with_;
+  }
+  iteration_ = iteration;
+  began_with_ = transferred;
+  Round next;
+  next.index = static_cast<int>(iteration) - 1;
+  next.started = elapsed;
+  rounds_.push_back(next);
+}
+
+void RoundKeeper::turn(unsigned long long iteration, Microseconds elapsed) {
+  if (closed_ || iteration <= iteration_) return;
+  begin(iteration, elapsed, seen_);
+  turned_ = true;
+}
+
+void RoundKeeper::settle_turn(const Sample& sample) {
+  turned_ = false;
+  if (rounds_.size() < 2 || sample.elapsed <= seen_at_) return;
+  Round& now = rounds_.back();
+  const auto part = static_cast<double>((now.started - seen_at_).count()) /
+                    static_cast<double>((sample.elapsed - seen_at_).count());
+  const auto sent = static_cast<double>((sample.transferred - seen_).count);
+  const Bytes before{static_cast<std::uint64_t>(sent * std::clamp(part, 0.0, 1.0))};
+  rounds_[rounds_.size() - 2].sent = rounds_[rounds_.size() - 2].sent + before;
+  began_with_ = began_with_ + before;
+}
 
 void RoundKeeper::add(const Sample& sample) {
   // A sample that was read before the last one but arrived after it tells nothing new.
   if (closed_ || sample.iteration == 0 || sample.iteration < iteration_) return;
   if (sample.iteration != iteration_) {
     const bool first = rounds_.empty();
-    if (!first) {
-      Round& last = rounds_.back();
-      last.duration = sample.elapsed - last.started;
-      last.sent = sample.transferred - began_with_;
-    }
-    iteration_ = sample.iteration;
-    began_with_ = first ? Bytes{0} : sample.transferred;
-    Round next;
-    next.index = static_cast<int>(sample.iteration) - 1;
-    next.started = first ? Microseconds{0} : sample.elapsed;
-    rounds_.push_back(next);
+    turned_ = false;
+    begin(sample.iteration, first ? Microseconds{0} : sample.elapsed,
+          first ? Bytes{0} : sample.transferred);
   }
+  if (turned_) settle_turn(sample);
+  seen_ = sample.transferred;
+  seen_at_ = sample.elapsed;
   Round& now = rounds_.back();
   now.duration = sample.elapsed - now.started;
   now.sent = sample.transferred - began_with_;
@@ -28,13 +61,18 @@ void RoundKeeper::add(const Sample& sample) {
   if (sample.dirty_bytes_per_s > 0) now.dirty_bytes_per_s = sample.dirty_bytes_per_s;
 }
 
-void RoundKeeper::close(Bytes transferred, Microseconds elapsed) {
+void RoundKeeper::close(const End& end) {
   if (closed_) return;
   closed_ = true;
   if (rounds_.empty()) return;
+  // What is sent while the VM stands is a round of its own, also if it was too short to be seen.
+  const bool unseen =
+      end.paused && rounds_.back().started + kSameMoment < *end.paused && *end.paused < end.elapsed;
+  if (unseen) begin(iteration_ + 1, *end.paused, seen_);
   Round& last = rounds_.back();
-  last.duration = std::max(last.duration, elapsed - last.started);
-  last.sent = std::max(last.sent, transferred - began_with_);
+  last.duration = std::max(last.duration, end.elapsed - last.started);
+  last.sent = std::max(last.sent, end.transferred - began_with_);
+  last.remaining = Bytes{};
 }
 
 }  // namespace mare::libvirt

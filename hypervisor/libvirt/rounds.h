@@ -1,6 +1,7 @@
-// Turns samples of a migration's statistics into rounds. Pure.
+// Turns what is heard of a migration (events and samples of its statistics) into rounds. Pure.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "hypervisor/driver.h"
@@ -8,7 +9,7 @@
 namespace mare::libvirt {
 
 /// QEMU tells totals, and which iteration it is in; a round is what lies between two iterations.
-/// Rounds shorter than the time between samples are lost in the next one's figures: the sums stay
+/// Rounds that no event and no sample told of are lost in the next one's figures: the sums stay
 /// right.
 class RoundKeeper {
  public:
@@ -19,14 +20,28 @@ class RoundKeeper {
     double dirty_bytes_per_s = 0;  // 0: not known yet
     Microseconds elapsed{0};       // since the migration's start
   };
+  struct End {
+    Bytes transferred;                   // in all
+    Microseconds elapsed{0};             // when the last round was over
+    std::optional<Microseconds> paused;  // when the VM stopped for it
+  };
+  /// QEMU's event: an iteration begins.
+  void turn(unsigned long long iteration, Microseconds elapsed);
   void add(const Sample& sample);
   /// No more samples: the last round ended.
-  void close(Bytes transferred, Microseconds elapsed);
+  void close(const End& end);
   const std::vector<Round>& rounds() const { return rounds_; }
 
  private:
+  void begin(unsigned long long iteration, Microseconds elapsed, Bytes transferred);
+  /// The bytes at the last turn, by the rate between the samples around it.
+  void settle_turn(const Sample& sample);
+
   std::vector<Round> rounds_;
   Bytes began_with_;
+  Bytes seen_;               // transferred, at the last sample
+  Microseconds seen_at_{0};  // of the last sample
+  bool turned_ = false;      // since the last sample
   unsigned long long iteration_ = 0;
   bool closed_ = false;
 };

@@ -102,6 +102,12 @@ class RemoteDriver final : public Driver {
   Status cancel_outgoing(const VmKey& vm) override {
     return tell(&pb::Agent::Stub::CancelOutgoing, to_wire(vm));
   }
+  Status force_outgoing(const VmKey& vm, LimitAction how) override {
+    pb::ForceRequest request;
+    *request.mutable_vm() = to_wire(vm);
+    request.set_how(std::string(to_string(how)));
+    return tell(&pb::Agent::Stub::ForceOutgoing, request);
+  }
   Result<ArrivalReport> arrival(const VmKey& vm) override {
     return ask<ArrivalReport, pb::ArrivalReport>(&pb::Agent::Stub::Arrival, to_wire(vm));
   }

@@ -13,9 +13,18 @@ namespace {
 /// What is left of a round is nothing below this; floating point never comes out even.
 constexpr double kNothing = 1.0;
 
-double cap_of(const MigrationTicket& ticket) {
+double cap_of(const Move& move) {
   constexpr double kUnlimited = 1e15;
-  return ticket.bandwidth_limit ? std::max(1.0, ticket.bandwidth_limit->value) : kUnlimited;
+  double cap = kUnlimited;
+  if (move.ticket.bandwidth_limit) cap = std::max(1.0, move.ticket.bandwidth_limit->value);
+  // For the last round its limit is lifted, as QEMU does it.
+  if (move.rates && move.stage == MoveStage::Rounds) cap = std::min(cap, move.rates->rate().value);
+  return cap;
+}
+
+bool carries(const Move& move) {
+  return move.stage == MoveStage::Rounds || move.stage == MoveStage::LastRound ||
+         (World::in_post_copy(move) && !move.broken);
 }
 
 Microseconds micro(Time span) {
@@ -44,7 +53,11 @@ Status World::begin_move(const MigrationTicket& ticket, const HostId& source, co
   move.guest = find_copy(source, ticket.vm.key())->guest;
   move.ticket.vm = move.guest->spec;
   move.began = move.round_began = move.since = now;
-  move.left = move.round_size = static_cast<double>(move.guest->spec.memory.count);
+  move.left = move.round_size =
+      static_cast<double>(move.guest->spec.memory.count) * wire_share(move);
+  if (ticket.sending.strategy == Strategy::RateControlled) {
+    move.rates.emplace(ticket.sending, ticket.downtime_limit.value_or(migration.downtime_limit));
+  }
   draw_faults(move);
   hosts.at(source).ended.erase(ticket.vm.id);
   const auto serial = move.serial;
@@ -70,8 +83,38 @@ Status World::begin_move(const MigrationTicket& ticket, const HostId& source, co
     return ok_status();
   }
   put_copy(to, guest, Copy::Incoming);
+  start_strategy(moves.at(serial));
   share_links();
   return ok_status();
+}
+
+void World::start_strategy(Move& move) {
+  const double memory = static_cast<double>(move.guest->spec.memory.count);
+  if (move.ticket.sending.strategy == Strategy::StopAndCopy) begin_switch(move, memory);
+  if (move.ticket.sending.strategy == Strategy::PostCopy) begin_post_copy(move, memory);
+}
+
+double World::wire_share(const Move& move) {
+  if (move.ticket.sending.strategy != Strategy::Compressed) return 1;
+  return std::clamp(move.guest->model.compressed_fraction, 0.01, 1.0);
+}
+
+/// What the guest wrote since the round began. V = min(D * T, W); it dirties as fast as it runs.
+double World::dirtied_in(const Move& move) const {
+  const VmModel& model = move.guest->model;
+  const double memory = static_cast<double>(move.guest->spec.memory.count);
+  const double wws = std::min(static_cast<double>(model.wws.count), memory);
+  const double rate = model.dirty_bytes_per_s * move.guest->work.rate;
+  return std::min(rate * seconds(now - move.round_began), wws);
+}
+
+/// The round that began last is over; `left` bytes of memory are for later ones.
+void World::add_round(Move& move, double left) {
+  const double sent = move.stage == MoveStage::Rounds && move.left > kNothing
+                          ? move.round_size - move.left
+                          : move.round_size;
+  move.rounds.push_back({static_cast<int>(move.rounds.size()), micro(move.round_began - move.began),
+                         micro(now - move.round_began), bytes(sent), bytes(left), move.dirty_rate});
 }
 
 void World::draw_faults(Move& move) {
@@ -95,14 +138,16 @@ std::optional<Time> World::due(const Move& move) const {
   } else if (move.rate > 0) {
     when = move.since + nanoseconds_up(move.left / move.rate);
   }
-  if (move.stage == MoveStage::Rounds && move.breaks_at && (!when || *move.breaks_at < *when)) {
+  if (move.broken) return std::nullopt;
+  const bool may_break = move.stage == MoveStage::Rounds || in_post_copy(move);
+  if (may_break && move.breaks_at && (!when || *move.breaks_at < *when)) {
     when = move.breaks_at;
   }
   return when;
 }
 
 void World::settle(Move& move) const {
-  if (move.stage == MoveStage::Rounds || move.stage == MoveStage::LastRound) {
+  if (carries(move)) {
     const double sent = std::min(move.left, move.rate * seconds(now - move.since));
     move.left -= sent;
     move.transferred += sent;
@@ -117,14 +162,16 @@ void World::step(Move& move) {
     break_before_switch(move, "the migration's connection was reset");
     return;
   }
+  if (in_post_copy(move) && move.breaks_at && *move.breaks_at <= now) {
+    starve(move, "the migration's connection was reset");
+    return;
+  }
   switch (move.stage) {
     case MoveStage::Rounds:
       end_round(move);
       break;
     case MoveStage::LastRound:
-      move.rounds.push_back({static_cast<int>(move.rounds.size()),
-                             micro(move.round_began - move.began), micro(now - move.round_began),
-                             bytes(move.round_size), Bytes{}, move.dirty_rate});
+      if (move.round_size > 0) add_round(move, 0);
       move.stage = MoveStage::Closing;
       move.hold_until = now + migration.switch_overhead;
       share_links();
@@ -134,9 +181,19 @@ void World::step(Move& move) {
         break_in_switch(move, *move.switch_breaks, "the connection was lost in the switch");
       } else {
         hand_over(move);
+        if (move.post_copy) {
+          begin_fetching(move);
+          break;
+        }
         move.stage = MoveStage::HandingOver;
         move.hold_until = now + migration.handover;
       }
+      break;
+    case MoveStage::Fetching:
+      begin_following(move);
+      break;
+    case MoveStage::Following:
+      end_post_copy(move);
       break;
     case MoveStage::HandingOver: {
       const auto source = move.source;
@@ -149,38 +206,54 @@ void World::step(Move& move) {
 }
 
 void World::end_round(Move& move) {
-  const VmModel& model = move.guest->model;
-  const double length_s = seconds(now - move.round_began);
-  // V = min(D * T, W); the guest dirties as fast as it runs.
-  move.dirty_rate = model.dirty_bytes_per_s * move.guest->work.rate;
-  const double memory = static_cast<double>(move.guest->spec.memory.count);
-  const double wws = std::min(static_cast<double>(model.wws.count), memory);
-  const double dirtied = std::min(move.dirty_rate * length_s, wws);
-  move.rounds.push_back({static_cast<int>(move.rounds.size()), micro(move.round_began - move.began),
-                         micro(now - move.round_began), bytes(move.round_size), bytes(dirtied),
-                         move.dirty_rate});
+  const Time length = now - move.round_began;
+  move.dirty_rate = move.guest->model.dirty_bytes_per_s * move.guest->work.rate;
+  const double dirtied = dirtied_in(move);
+  add_round(move, dirtied);
+  const Sending& sending = move.ticket.sending;
   const Milliseconds limit = move.ticket.downtime_limit.value_or(migration.downtime_limit);
-  const bool fits = dirtied <= move.rate * std::chrono::duration<double>(limit).count();
-  if (fits || static_cast<int>(move.rounds.size()) >= migration.max_rounds) {
+  const double on_wire = dirtied * wire_share(move);
+  const bool fits = on_wire <= move.rate * std::chrono::duration<double>(limit).count();
+  const int rounds = static_cast<int>(move.rounds.size());
+  if (fits || rounds >= migration.max_rounds) {
     begin_switch(move, dirtied);
-    return;
+  } else if (sending.strategy == Strategy::Hybrid && rounds >= sending.pre_copy_rounds) {
+    begin_post_copy(move, dirtied);
+  } else {
+    next_round(move, dirtied, length);
   }
+}
+
+void World::next_round(Move& move, double dirtied, Time length) {
   move.round_began = now;
-  move.left = move.round_size = dirtied;
+  move.left = move.round_size = dirtied * wire_share(move);
+  if (move.rates) {
+    move.rates->next_round(bytes(dirtied), micro(length));
+    share_links();
+  }
+  // As QEMU does: not before the second round has shown that it does not converge.
+  const Sending& sending = move.ticket.sending;
+  if (sending.strategy != Strategy::Throttled || move.rounds.size() < 2) return;
+  move.throttle = move.throttle == 0 ? sending.throttle_initial_percent
+                                     : move.throttle + sending.throttle_step_percent;
+  move.throttle = std::clamp(move.throttle, 1, 99);
+  set_pace(*move.guest, 1 - move.throttle / 100.0);
 }
 
 void World::begin_switch(Move& move, double size) {
   move.stage = MoveStage::LastRound;
   move.round_began = now;
-  move.left = move.round_size = size;
+  move.left = move.round_size = size * wire_share(move);
   move.paused = now;
   move.breaks_at.reset();
+  move.guest->pace = 1;
   const auto planned = next_switch.find(move.ticket.vm.id);
   if (planned != next_switch.end()) {
     move.switch_breaks = planned->second;
     next_switch.erase(planned);
   }
   change_copy(move.source, move.ticket.vm.id, Copy::Paused);
+  if (move.rates) share_links();  // its limit is lifted
 }
 
 /// The destination's copy runs; the source's is still there, paused.
@@ -191,7 +264,8 @@ void World::hand_over(Move& move) {
   arrival.resumed = now;
   if (arrival.announces) arrival.announced = now;
   arrival.downtime = now - move.paused.value_or(now);
-  arrival.total = now - move.began;
+  // In post-copy the figures come with the last page.
+  arrival.total = move.post_copy ? Time{0} : now - move.began;
   arrival.transferred = move.transferred;
   change_copy(move.destination, move.ticket.vm.id, Copy::Running);
 }
@@ -201,6 +275,7 @@ void World::end_move(std::uint64_t serial, OutgoingPhase phase, const std::strin
   MARE_ASSERT(found != moves.end());
   Move& move = found->second;
   settle(move);
+  set_pace(*move.guest, 1);
   SimHost& source = hosts.at(move.source);
   if (source.up) {
     EndedMove ended{move.ticket.vm.uuid, move_status(move), now};
@@ -218,11 +293,13 @@ OutgoingStatus World::move_status(const Move& move) const {
   settle(present);
   OutgoingStatus status;
   status.phase = move.paused ? OutgoingPhase::Switching : OutgoingPhase::PreCopying;
+  if (in_post_copy(move)) status.phase = OutgoingPhase::PostCopying;
+  status.error = move.trouble;
   if (move.operation_known) status.operation = move.ticket.operation;
   status.rounds = move.rounds;
   status.memory_total = move.guest->spec.memory;
   status.transferred = bytes(present.transferred);
-  status.remaining = bytes(present.left);
+  status.remaining = bytes(present.left + present.pages);
   status.dirty_bytes_per_s = move.dirty_rate;
   status.elapsed = micro(now - move.began);
   if (move.paused) status.paused_at = wall(*move.paused);
@@ -233,7 +310,7 @@ OutgoingStatus World::move_status(const Move& move) const {
 
 void World::cancel_move(const HostId& source, const VmId& vm) {
   Move* move = find_move(source, vm);
-  if (move == nullptr || move->stage == MoveStage::HandingOver) return;
+  if (move == nullptr || move->stage == MoveStage::HandingOver || in_post_copy(*move)) return;
   const bool switching = move->stage != MoveStage::Rounds;
   if (switching && !rng.chance(migration.cancel_wins_in_switch)) return;
   const HostId destination = move->destination;
@@ -253,6 +330,10 @@ void World::break_in_switch(Move& move, BrokenSwitch outcome, const std::string&
   const HostId source = move.source;
   const HostId destination = move.destination;
   const VmId vm = move.ticket.vm.id;
+  // Before post-copy the destination has nothing that could run.
+  const bool early = move.post_copy && outcome != BrokenSwitch::SourceResumed &&
+                     outcome != BrokenSwitch::SourcePaused;
+  if (early) outcome = BrokenSwitch::BothWait;
   if (outcome == BrokenSwitch::HandedOver || outcome == BrokenSwitch::CompletedUnsaid) {
     hand_over(move);
   }
@@ -288,6 +369,8 @@ void World::break_moves_of(const HostId& host, const std::string& why) {
     Move& move = found->second;
     if (move.stage == MoveStage::Rounds) {
       break_before_switch(move, why);
+    } else if (in_post_copy(move)) {
+      starve(move, why);
     } else if (move.stage != MoveStage::HandingOver) {
       break_in_switch(move, static_cast<BrokenSwitch>(rng.below(kBrokenSwitches)), why);
     } else {
@@ -306,6 +389,10 @@ void World::copy_goes(const HostId& host, const VmId& vm) {
   }
   for (const auto serial : hit) {
     Move& move = moves.at(serial);
+    if (in_post_copy(move)) {
+      lose_pages(move, host);
+      continue;
+    }
     const MoveStage stage = move.stage;
     const HostId source = move.source;
     const HostId destination = move.destination;
@@ -340,9 +427,9 @@ void World::share_links() {
   for (auto& [serial, move] : moves) {
     settle(move);
     move.rate = 0;
-    if (move.stage != MoveStage::Rounds && move.stage != MoveStage::LastRound) continue;
+    if (!carries(move)) continue;
     Flow flow;
-    flow.cap = cap_of(move.ticket);
+    flow.cap = cap_of(move);
     flow.links.push_back(link({move.source, HostId{}}, hosts.at(move.source).model.uplink.value));
     flow.links.push_back(
         link({HostId{}, move.destination}, hosts.at(move.destination).model.uplink.value));

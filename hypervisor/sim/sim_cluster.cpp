@@ -45,6 +45,8 @@ std::string_view to_string(EndCause cause) {
       return "panicked";
     case EndCause::HostDied:
       return "host died";
+    case EndCause::PagesLost:
+      return "pages lost";
   }
   return "?";
 }
@@ -199,6 +201,10 @@ Status SimCluster::break_migration(const VmId& vm) {
   auto world = lock();
   for (auto& [serial, move] : world->moves) {
     if (move.ticket.vm.id != vm) continue;
+    if (World::in_post_copy(move)) {
+      world->starve(move, "broken on purpose");
+      return ok_status();
+    }
     if (move.stage != MoveStage::Rounds) {
       return make_error(Code::FailedPrecondition, "the migration of " + vm.value + " switches");
     }

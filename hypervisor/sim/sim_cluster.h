@@ -39,6 +39,7 @@ struct VmModel {
   Bytes wws = mebibytes(16);  // writable working set: what a round sends at most (Clark et al.)
   Seconds boot{4};
   Seconds shutdown{0.5};
+  double compressed_fraction = 0.4;  // of its memory, by zstd -1
 };
 
 struct MigrationModel {
@@ -48,6 +49,8 @@ struct MigrationModel {
   Milliseconds handover{3};          // the destination runs, the source's copy is not gone yet
   /// A cancel that comes while it switches: chance that it still wins.
   double cancel_wins_in_switch = 0;
+  /// In post-copy, while it waits for its WWS page by page: share of its speed that a guest keeps.
+  double post_copy_pace = 0.25;
 };
 
 /// What a migration that breaks during its switch can leave behind, by libvirt's protocol.
@@ -73,6 +76,7 @@ struct FaultModel {
   double boot_panics = 0;       // a started guest panics while it boots
   double precopy_breaks = 0;    // a migration: breaks before the switch
   double switch_breaks = 0;     // a migration: breaks in the switch
+  double post_copy_breaks = 0;  // a migration in post-copy: breaks, and can be mended
 };
 
 /// A copy as the cluster, not an agent, knows it.
@@ -89,7 +93,8 @@ struct Violation {
   std::string what;
 };
 
-enum class EndCause : std::uint8_t { Destroyed, PoweredOff, Panicked, HostDied };
+/// PagesLost: its memory was in two halves, in post-copy, and one of them went.
+enum class EndCause : std::uint8_t { Destroyed, PoweredOff, Panicked, HostDied, PagesLost };
 std::string_view to_string(EndCause cause);
 
 /// The end of a guest: its last whole copy went, and no file of save() took its place.
@@ -139,7 +144,8 @@ class SimCluster {
   Status panic_guest(const VmId& vm);
   /// The guest's kernel logs an Oops and goes on.
   Status oops_guest(const VmId& vm);
-  /// Breaks a running migration before its switch; FailedPrecondition if it is too late.
+  /// Breaks a running migration: before its switch it fails, in post-copy the VM stands still until
+  /// it is mended. FailedPrecondition in the switch.
   Status break_migration(const VmId& vm);
   /// The next migration of that VM that comes to its switch breaks there in this way.
   void break_next_switch(const VmId& vm, BrokenSwitch outcome);

@@ -21,6 +21,22 @@ int frames_after(Time span) {
   return sent;
 }
 
+std::vector<Strategy> strategies_of(const HostModel& model) {
+  if (!model.live_migration_refused.empty()) return {Strategy::StopAndCopy};
+  return {Strategy::PreCopy,  Strategy::RateControlled, Strategy::Throttled,  Strategy::Compressed,
+          Strategy::PostCopy, Strategy::Hybrid,         Strategy::StopAndCopy};
+}
+
+Status check_offer(const HostModel& model, const Sending& sending) {
+  const auto offered = strategies_of(model);
+  if (std::find(offered.begin(), offered.end(), sending.strategy) != offered.end()) {
+    return ok_status();
+  }
+  const std::string& why = model.live_migration_refused;
+  return make_error(Code::Unsupported,
+                    why.empty() ? "not offered: " + std::string(to_string(sending.strategy)) : why);
+}
+
 }  // namespace
 
 template <typename R>
@@ -56,6 +72,14 @@ Error SimDriver::no_copy(const VmKey& vm) const {
   return make_error(Code::NotFound, "no copy of VM " + vm.id.value + " on host " + host_.value);
 }
 
+Status SimDriver::check_settled(World& world, const VmKey& vm, const LocalCopy& copy) const {
+  const bool busy = world.find_move(host_, vm.id) != nullptr || copy.copy == Copy::Incoming ||
+                    world.is_halved(host_, vm.id);
+  if (!busy) return ok_status();
+  return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being migrated",
+                    "wait for the migration or cancel it");
+}
+
 Status SimDriver::check_room(World& world, SimHost& host, const VmSpec& vm) const {
   if (const auto* copy = world.find_copy(host_, vm.id)) {
     const bool foreign = copy->guest->spec.uuid != vm.uuid;
@@ -84,6 +108,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.live_migration = host.model.live_migration_refused.empty();
     facts.live_migration_why = host.model.live_migration_refused;
     facts.dirty_log = "sim";
+    facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;
   });
@@ -134,10 +159,7 @@ Status SimDriver::pause(const VmKey& vm) {
   return call<Status>("pause " + vm.id.value, [&](World& world, SimHost&) -> Status {
     const auto* copy = world.find_copy(host_, vm);
     if (copy == nullptr) return no_copy(vm);
-    if (world.find_move(host_, vm.id) != nullptr || copy->copy == Copy::Incoming) {
-      return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being migrated",
-                        "wait for the migration or cancel it");
-    }
+    if (auto settled = check_settled(world, vm, *copy); !settled) return settled;
     if (copy->copy == Copy::Running) world.change_copy(host_, vm.id, Copy::Paused);
     return ok_status();
   });
@@ -148,9 +170,10 @@ Status SimDriver::resume(const VmKey& vm) {
     const auto* copy = world.find_copy(host_, vm);
     if (copy == nullptr) return no_copy(vm);
     if (copy->copy == Copy::Running) return ok_status();
-    if (world.find_move(host_, vm.id) != nullptr || copy->copy == Copy::Incoming) {
-      return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being migrated",
-                        "wait for the migration or cancel it");
+    if (auto settled = check_settled(world, vm, *copy); !settled) return settled;
+    if (copy->guest->doomed) {
+      return make_error(Code::FailedPrecondition,
+                        "half of the memory of VM " + vm.id.value + " is lost");
     }
     world.change_copy(host_, vm.id, Copy::Running);
     return ok_status();
@@ -161,7 +184,7 @@ Status SimDriver::save(const VmKey& vm, const std::string& path) {
   return call<Status>("save " + vm.id.value, [&](World& world, SimHost&) -> Status {
     const auto* copy = world.find_copy(host_, vm);
     if (copy == nullptr) return no_copy(vm);
-    if (world.find_move(host_, vm.id) != nullptr) {
+    if (world.find_move(host_, vm.id) != nullptr || world.is_halved(host_, vm.id)) {
       return make_error(Code::Conflict, "VM " + vm.id.value + " is being migrated");
     }
     if (copy->copy == Copy::Incoming) {
@@ -229,9 +252,7 @@ Result<IncomingEndpoint> SimDriver::prepare_incoming(const MigrationTicket& tick
   return call<Result<IncomingEndpoint>>(
       "prepare for " + ticket.vm.id.value,
       [&](World& world, SimHost& host) -> Result<IncomingEndpoint> {
-        if (!host.model.live_migration_refused.empty()) {
-          return make_error(Code::Unsupported, host.model.live_migration_refused);
-        }
+        if (auto can = check_offer(host.model, ticket.sending); !can) return can.error();
         const IncomingEndpoint endpoint{std::string(kScheme) + host_.value};
         const auto known = host.arrivals.find(ticket.vm.id);
         const bool again = known != host.arrivals.end() &&
@@ -251,12 +272,19 @@ Result<IncomingEndpoint> SimDriver::prepare_incoming(const MigrationTicket& tick
 Status SimDriver::begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) {
   const std::string& vm = ticket.vm.id.value;
   return call<Status>("send " + vm, [&](World& world, SimHost& host) -> Status {
-    if (!host.model.live_migration_refused.empty()) {
-      return make_error(Code::Unsupported, host.model.live_migration_refused);
+    const auto ended = host.ended.find(ticket.vm.id);
+    if (ended != host.ended.end() && ended->second.uuid == ticket.vm.uuid &&
+        ended->second.status.operation == ticket.operation) {
+      return ok_status();  // a late repetition must not send the VM again
     }
+    if (auto can = check_offer(host.model, ticket.sending); !can) return can;
     const auto* copy = world.find_copy(host_, ticket.vm.key());
     if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(ticket.vm.key());
-    if (const auto* move = world.find_move(host_, ticket.vm.id)) {
+    if (auto* move = world.find_move(host_, ticket.vm.id)) {
+      if (move->broken) {
+        world.mend(*move);
+        return ok_status();
+      }
       if (move->operation_known && move->ticket.operation == ticket.operation) return ok_status();
       return make_error(Code::Conflict, "another migration of VM " + vm + " runs");
     }
@@ -297,6 +325,13 @@ Status SimDriver::cancel_outgoing(const VmKey& vm) {
   });
 }
 
+Status SimDriver::force_outgoing(const VmKey& vm, LimitAction how) {
+  return call<Status>("force sending " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    if (world.find_copy(host_, vm) == nullptr) return no_copy(vm);
+    return world.force_move(host_, vm.id, how);
+  });
+}
+
 Result<ArrivalReport> SimDriver::arrival(const VmKey& vm) {
   return call<Result<ArrivalReport>>("arrival of " + vm.id.value, [&](World& world, SimHost& host) {
     ArrivalReport report;
@@ -306,7 +341,9 @@ Result<ArrivalReport> SimDriver::arrival(const VmKey& vm) {
     const Arrival& arrival = found->second;
     if (arrival.resumed) {
       report.downtime = std::chrono::duration_cast<Microseconds>(arrival.downtime);
-      report.total_time = std::chrono::duration_cast<Microseconds>(arrival.total);
+      if (arrival.total.count() > 0) {
+        report.total_time = std::chrono::duration_cast<Microseconds>(arrival.total);
+      }
       report.transferred = Bytes{static_cast<std::uint64_t>(arrival.transferred)};
       report.resumed_at = world.wall(*arrival.resumed);
     }

@@ -24,6 +24,7 @@ class SimDriver final : public Driver {
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override;
   Result<OutgoingStatus> outgoing(const VmKey& vm) override;
   Status cancel_outgoing(const VmKey& vm) override;
+  Status force_outgoing(const VmKey& vm, LimitAction how) override;
   Result<ArrivalReport> arrival(const VmKey& vm) override;
   Status discard_incoming(const VmKey& vm) override;
   Status announce(const VmSpec& vm) override;
@@ -38,6 +39,8 @@ class SimDriver final : public Driver {
   /// What stands against a new copy of that VM here, if anything does.
   Status check_room(World& world, SimHost& host, const VmSpec& vm) const;
   Error no_copy(const VmKey& vm) const;
+  /// FailedPrecondition while the copy here is at either end of a migration.
+  Status check_settled(World& world, const VmKey& vm, const LocalCopy& copy) const;
 
   SimCluster& cluster_;
   HostId host_;

@@ -149,6 +149,7 @@ void World::change_copy(const HostId& host, const VmId& vm, Copy copy) {
   here.guest->whole += (is_whole(copy) ? 1 : 0) - (is_whole(before) ? 1 : 0);
   if (before == Copy::Running && copy != Copy::Running) note_running(vm, host, false);
   if (before != Copy::Running && copy == Copy::Running) {
+    if (here.guest->doomed) violate("VM " + vm.value + " goes on with half of its memory");
     here.has_run = true;
     note_running(vm, host, true);
     guest_goes(here.guest);
@@ -170,7 +171,7 @@ void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool
     return;
   }
   guest->gone = true;
-  endings.push_back({now, guest->spec.key(), host, cause});
+  endings.push_back({now, guest->spec.key(), host, guest->doomed ? EndCause::PagesLost : cause});
   ++endings_ever;
   if (endings.size() > kEndingsKept) endings.pop_front();
   guest_ended(guest);
@@ -218,7 +219,8 @@ void World::refresh_speed(const HostId& id) {
   // More virtual CPUs than real ones share them evenly.
   const double share = wanted > host.model.cpus ? host.model.cpus / wanted : 1.0;
   for (auto& [vm, copy] : host.copies) {
-    if (copy.copy == Copy::Running) copy.guest->work.set_rate(now, host.model.speed * share);
+    if (copy.copy != Copy::Running) continue;
+    copy.guest->work.set_rate(now, host.model.speed * share * copy.guest->pace);
   }
   refresh_runs();
 }
@@ -301,7 +303,9 @@ void World::check_books() {
     if (!host.up && !host.copies.empty()) violate("dead host " + id.value + " has copies");
     for (const auto& [vm, copy] : host.copies) {
       if (copy.copy == Copy::Running) running[vm].insert(id);
-      if (copy.guest->gone) violate("a copy of " + vm.value + " outlived its guest");
+      // What was received in part and never ran may be left behind.
+      if (copy.guest->gone && copy.copy != Copy::Incoming)
+        violate("a copy of " + vm.value + " outlived its guest");
     }
   }
   if (running != running_) violate("the count of running copies is wrong");

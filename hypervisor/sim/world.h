@@ -1,5 +1,6 @@
 // The state behind SimCluster and its rules. Internal to this room; the caller holds the lock.
-// world.cpp: hosts, copies, guests, time. moves.cpp: migrations. jobs.cpp: what runs in guests.
+// world.cpp: hosts, copies, guests, time. moves.cpp, post_copy.cpp: migrations. jobs.cpp: what runs
+// in guests.
 #pragma once
 
 #include <deque>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "hypervisor/guest_port.h"
+#include "hypervisor/rate_control.h"
 #include "hypervisor/sim/sim_cluster.h"
 
 namespace mare::sim {
@@ -48,6 +50,8 @@ struct Guest {
   bool saved = false;  // its state is in a file and nowhere else
   bool gone = false;
   bool powering_off = false;  // as soon as it runs
+  bool doomed = false;        // half of its memory was lost: no copy of it can run any more
+  double pace = 1;            // share of its speed that a migration leaves it
   int kernel_faults = 0;
   std::string first_fault;
   WallTime clock_set{0};
@@ -103,7 +107,14 @@ struct SimHost {
   PlannedFailure planned;
 };
 
-enum class MoveStage : std::uint8_t { Rounds, LastRound, Closing, HandingOver };
+enum class MoveStage : std::uint8_t {
+  Rounds,
+  LastRound,
+  Closing,
+  HandingOver,
+  Fetching,   // post-copy: the guest waits for pages of its WWS
+  Following,  // post-copy: the rest comes in the background
+};
 
 struct Move {
   std::uint64_t serial = 0;
@@ -121,7 +132,13 @@ struct Move {
   double transferred = 0;
   double round_size = 0;
   double dirty_rate = 0;
-  Time hold_until{0};  // Closing, HandingOver
+  int throttle = 0;                     // percent
+  std::optional<RateController> rates;  // RateControlled
+  bool post_copy = false;               // it switches, or has switched, to post-copy
+  double pages = 0;                     // post-copy: what comes after this stage
+  bool broken = false;                  // post-copy: no page comes
+  std::string trouble;                  // and why
+  Time hold_until{0};                   // Closing, HandingOver
   std::optional<Time> breaks_at;
   std::optional<BrokenSwitch> switch_breaks;
   std::optional<Time> paused;
@@ -218,6 +235,15 @@ class World {
   /// Migrations from or to a host whose network went.
   void break_moves_of(const HostId& host, const std::string& why);
   void share_links();
+  // Post-copy and force (post_copy.cpp).
+  static bool in_post_copy(const Move& move) {
+    return move.stage == MoveStage::Fetching || move.stage == MoveStage::Following;
+  }
+  void starve(Move& move, const std::string& why);
+  void mend(Move& move);
+  Status force_move(const HostId& source, const VmId& vm, LimitAction how);
+  /// Is this the destination of a post-copy that has not ended?
+  bool is_halved(const HostId& host, const VmId& vm) const;
 
   // Jobs (jobs.cpp).
   Run& start_run(const GuestRun& program, const std::shared_ptr<Guest>& launcher);
@@ -240,6 +266,18 @@ class World {
   void hand_over(Move& move);
   void end_move(std::uint64_t serial, OutgoingPhase phase, const std::string& error);
   void draw_faults(Move& move);
+  void start_strategy(Move& move);
+  void next_round(Move& move, double dirtied, Time length);
+  void add_round(Move& move, double left);
+  double dirtied_in(const Move& move) const;
+  /// Bytes on the wire for one of memory.
+  static double wire_share(const Move& move);
+  void begin_post_copy(Move& move, double pages);
+  void begin_fetching(Move& move);
+  void begin_following(Move& move);
+  void end_post_copy(Move& move);
+  void lose_pages(Move& move, const HostId& gone);
+  void set_pace(Guest& guest, double pace);
 
   std::multimap<Time, std::function<void()>> scheduled_;
   std::map<VmId, std::set<HostId>> running_;  // the monitor's own books

@@ -165,11 +165,12 @@ class Engine::Impl {
       case OperationKind::VmMigrate: {
         const auto state = migration_state_from(operation.state);
         const bool early = state == MigrationState::Planned || state == MigrationState::Reserved ||
-                           state == MigrationState::PreCopying;
+                           state == MigrationState::PreCopying ||
+                           state == MigrationState::Switching;
         if (early) return ok_status();
         return make_error(Code::FailedPrecondition,
                           operation.id.value + " is " + operation.state +
-                              ": the VM is changing hosts, it is too late to cancel",
+                              ": the VM has changed hosts, it is too late to cancel",
                           "wait for it, then migrate back");
       }
       case OperationKind::VmStop:

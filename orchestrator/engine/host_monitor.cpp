@@ -194,7 +194,9 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   const bool true_one_runs = same && row->host && row->state == VmState::Running;
   const bool has_ended =
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
-  const bool must_go = true_one_runs || has_ended || (row && !same);
+  // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
+  const bool left_over = same && !row->host && copy.copy == Copy::Paused && !copy.sending;
+  const bool must_go = true_one_runs || has_ended || left_over || (row && !same);
   if (must_go) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);
     if (driver) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 
 namespace mare::engine {
@@ -117,18 +118,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
         "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",
         "give 1 to 86400");
   }
-  if (request.bandwidth_limit && request.bandwidth_limit->value < 1024 * 1024) {
-    return field_error("bandwidth_limit_bytes_per_s",
-                       "a bandwidth limit under 1 MiB/s can't be set",
-                       "give at least 1048576, or leave it out");
-  }
-  if (request.downtime_limit &&
-      (request.downtime_limit->count() < 1 || request.downtime_limit->count() > 2'000'000)) {
-    return field_error("downtime_limit_ms",
-                       "a downtime limit of " + std::to_string(request.downtime_limit->count()) +
-                           " ms can't be set",
-                       "give 1 to 2000000, or leave it out");
-  }
+  if (auto good = check(request.policy); !good) return good.error();
+  const Sending sending = sending_for(request.policy);
   // Who holds the VM is the better answer than what state that holder has put it into.
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
@@ -137,11 +128,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   if (!*holder) {
     auto source = tx.host(*vm->host);
     if (!source) return source.error();
-    if (!source->live_migration) {
+    if (!source->live_migration && sending.strategy != Strategy::StopAndCopy) {
       return make_error(
           Code::Unsupported,
           "host '" + source->id.value + "' (" + source->hypervisor + ") can't migrate a running VM",
-          "its 'mare host show' tells why");
+          "its 'mare host show' tells why; with the strategy stop-and-copy the VM stands still");
     }
     if (!destination) {
       auto rooms = rooms_now(tx, {}, vm->host);
@@ -156,8 +147,10 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   draft.kind = OperationKind::VmMigrate;
   draft.target = request.vm.value;
   draft.parent = parent;
-  draft.deadline =
-      context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(request.timeout);
+  draft.request = text_of(request.policy);
+  // What is to be done at the policy's own limit takes time as well.
+  const Seconds longest = request.timeout + request.policy.time_limit.value_or(Seconds{0});
+  draft.deadline = context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(longest);
   auto accepted = insert_operation(tx, context.ports.clock, draft);  // Conflict if it is held
   if (!accepted) return accepted.error();
 
@@ -166,8 +159,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   migration.vm = vm->id;
   migration.source = *vm->host;
   migration.destination = *destination;
-  migration.bandwidth_limit = request.bandwidth_limit;
-  migration.downtime_limit = request.downtime_limit;
+  migration.bandwidth_limit = request.policy.bandwidth_limit;
+  migration.downtime_limit = request.policy.downtime_limit;
+  migration.sending = sending;
   migration.memory_total = vm->memory;
   migration.remaining = vm->memory;
   auto jobs = jobs_on(tx, *vm);

@@ -7,6 +7,7 @@
 
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/forecast.h"
 
 namespace mare::engine {
 
@@ -44,8 +45,7 @@ struct VmStopRequest {
 struct MigrateRequest {
   VmId vm;
   std::optional<HostId> destination;  // none: placement decides
-  std::optional<BytesPerSecond> bandwidth_limit;
-  std::optional<Milliseconds> downtime_limit;
+  MovePolicy policy;
   Seconds timeout{600};  // then it is cancelled and the VM stays at the source
 };
 struct JobSubmitRequest {

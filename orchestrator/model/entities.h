@@ -11,6 +11,7 @@
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/net.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/forecast.h"
 #include "orchestrator/model/states.h"
 
 namespace mare {
@@ -125,6 +126,7 @@ struct Migration {
   HostId destination;
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;
+  Sending sending;  // the strategy taken, with its knobs
   // Measured; empty until known.
   std::vector<Round> rounds;
   Bytes memory_total;

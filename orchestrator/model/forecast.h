@@ -39,6 +39,8 @@ struct Sending {
   BytesPerSecond rate_min;            // RateControlled: V_min
   BytesPerSecond rate_max;            // RateControlled: V_max
   double rate_gain = 1.0;             // RateControlled: K
+  /// It may be forced into post-copy on its way: both ends must get ready for that from the start.
+  bool allow_post_copy = false;
 };
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.

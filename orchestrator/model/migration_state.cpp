@@ -22,36 +22,48 @@ constexpr std::array kTable{
     Transition{S::PreCopying, E::Switch, S::Switching},
     Transition{S::PreCopying, E::DestinationRuns, S::Committed},
     Transition{S::PreCopying, E::Abort, S::Aborting},
+    Transition{S::PreCopying, E::PostCopy, S::PostCopying},
+    Transition{S::PreCopying, E::Lost, S::Failed},
     Transition{S::PreCopying, E::Ambiguous, S::NeedsOperator},
     Transition{S::Switching, E::DestinationRuns, S::Committed},
     Transition{S::Switching, E::Abort, S::Aborting},
+    Transition{S::Switching, E::PostCopy, S::PostCopying},
+    Transition{S::Switching, E::Lost, S::Failed},
     Transition{S::Switching, E::Ambiguous, S::NeedsOperator},
+    Transition{S::PostCopying, E::DestinationRuns, S::Committed},
+    Transition{S::PostCopying, E::Lost, S::Failed},
+    Transition{S::PostCopying, E::Ambiguous, S::NeedsOperator},
     Transition{S::Committed, E::Announced, S::Done},
     Transition{S::Aborting, E::SourceRuns, S::Failed},
     // The abort lost the race: the switch was done when it arrived.
     Transition{S::Aborting, E::DestinationRuns, S::Committed},
+    Transition{S::Aborting, E::PostCopy, S::PostCopying},
+    Transition{S::Aborting, E::Lost, S::Failed},
     Transition{S::Aborting, E::Ambiguous, S::NeedsOperator},
 };
 
-constexpr std::array<std::pair<S, std::string_view>, 9> kStates{{
+constexpr std::array<std::pair<S, std::string_view>, 10> kStates{{
     {S::Planned, "Planned"},
     {S::Reserved, "Reserved"},
     {S::PreCopying, "PreCopying"},
     {S::Switching, "Switching"},
+    {S::PostCopying, "PostCopying"},
     {S::Committed, "Committed"},
     {S::Aborting, "Aborting"},
     {S::Done, "Done"},
     {S::Failed, "Failed"},
     {S::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<std::pair<E, std::string_view>, 8> kEvents{{
+constexpr std::array<std::pair<E, std::string_view>, 10> kEvents{{
     {E::Reserve, "Reserve"},
     {E::StartPreCopy, "StartPreCopy"},
     {E::Switch, "Switch"},
+    {E::PostCopy, "PostCopy"},
     {E::DestinationRuns, "DestinationRuns"},
     {E::Announced, "Announced"},
     {E::Abort, "Abort"},
     {E::SourceRuns, "SourceRuns"},
+    {E::Lost, "Lost"},
     {E::Ambiguous, "Ambiguous"},
 }};
 constexpr std::array<std::pair<Copy, std::string_view>, 5> kCopies{{
@@ -77,6 +89,17 @@ std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& n
     if (name == text) return value;
   }
   return std::nullopt;
+}
+
+/// In post-copy only the destination's copy can go on: what the source has is old. So nothing leads
+/// back, and without the destination's copy, or without the pages that it waits for, the VM is
+/// lost.
+E recover_post_copy(CopyPair seen) {
+  if (seen.source == Copy::Running) return E::Ambiguous;
+  if (seen.source == Copy::Unknown || seen.destination == Copy::Unknown) return E::Ambiguous;
+  if (seen.destination == Copy::Running) return E::DestinationRuns;
+  if (seen.destination == Copy::Absent || seen.source == Copy::Absent) return E::Lost;
+  return E::Ambiguous;  // Both are there and neither runs: the rest may come yet.
 }
 }  // namespace
 
@@ -107,11 +130,13 @@ MigrationEvent recover(MigrationState state, CopyPair seen) {
   if (state == S::Committed) return E::DestinationRuns;  // Only announcing and verifying are left.
   // Nothing was sent yet, so there is nothing at the destination that could matter.
   if (state == S::Planned || state == S::Reserved) return E::Abort;
+  if (state == S::PostCopying) return recover_post_copy(seen);
   const bool source_runs = seen.source == Copy::Running;
   const bool destination_runs = seen.destination == Copy::Running;
   if (source_runs && destination_runs) return E::Ambiguous;
   if (seen.source == Copy::Unknown || seen.destination == Copy::Unknown) return E::Ambiguous;
   if (destination_runs) return E::DestinationRuns;
+  if (seen.source == Copy::Absent && seen.destination == Copy::Absent) return E::Lost;
   // The source's copy is the only whole one until the destination runs; without it no step is safe.
   if (seen.source == Copy::Absent || seen.source == Copy::Incoming) return E::Ambiguous;
   if (state == S::Aborting && source_runs && seen.destination == Copy::Absent) {

@@ -1,5 +1,5 @@
 // The life of a migration (stages of Clark et al., NSDI'05) and the one pure function that decides,
-// after any crash, what is true of it. Post-copy will get states of its own: it can't go back.
+// after any crash, what is true of it. Post-copy has a state of its own: it can't go back.
 #pragma once
 
 #include <array>
@@ -10,14 +10,16 @@
 namespace mare {
 
 enum class MigrationState : std::uint8_t {
-  Planned,        // checked and accepted; nothing reserved
-  Reserved,       // memory at the destination is accounted for
-  PreCopying,     // the source was or will be told to send; the VM runs at the source
-  Switching,      // the source's copy was seen paused for the last round; can't be cancelled
-  Committed,      // the destination's copy runs; VM.host names it
-  Aborting,       // giving up: the destination's copy goes first, then the source goes on
-  Done,           // announced and verified
-  Failed,         // the VM runs at the source as before
+  Planned,      // checked and accepted; nothing reserved
+  Reserved,     // memory at the destination is accounted for
+  PreCopying,   // the source was or will be told to send; the VM runs at the source
+  Switching,    // the source's copy was seen paused for the last round; can't be cancelled
+  PostCopying,  // the destination's copy runs on pages that are still at the source; VM.host names
+                // it, and there is no way back: the source's copy is never resumed
+  Committed,    // the destination's copy runs and needs nothing more; VM.host names it
+  Aborting,     // giving up: the destination's copy goes first, then the source goes on
+  Done,         // announced and verified
+  Failed,       // the VM runs at the source as before, or it is lost: its row tells which
   NeedsOperator,  // what was observed allows no safe step
 };
 
@@ -25,11 +27,13 @@ enum class MigrationEvent : std::uint8_t {
   Reserve,          // room was found at the destination
   StartPreCopy,     // intent to send
   Switch,           // the source's copy paused
+  PostCopy,         // the destination's copy runs, its pages follow
   DestinationRuns,  // the destination's copy runs, the source's is gone
   Announced,        // ARP sent, guest verified
   Abort,            // refused, failed or cancelled
   SourceRuns,       // the source's copy runs, the destination's is gone
-  Ambiguous,        // two copies, none, or nobody can tell
+  Lost,             // no copy is left that could ever run
+  Ambiguous,        // two copies, or nobody can tell
 };
 
 /// Where one host's copy of a VM stands. A silent host is Unknown, not Absent.
@@ -62,7 +66,8 @@ constexpr bool is_final(MigrationState state) {
 std::optional<MigrationState> next(MigrationState from, MigrationEvent event);
 
 /// What a migration found in `state` must be told, from what both hosts show. Total and pure.
-/// Never called while the source still sends: the engine waits for that job to end first.
+/// Never called while the source still sends: the engine waits for that job to end first. (A
+/// post-copy that broke and may be mended still sends.)
 MigrationEvent recover(MigrationState state, CopyPair seen);
 
 }  // namespace mare

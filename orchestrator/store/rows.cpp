@@ -62,6 +62,45 @@ std::vector<Round> rounds_from(const std::string& text) {
   return out;
 }
 
+std::string sending_text(const Sending& sending) {
+  const json out{{"strategy", to_string(sending.strategy)},
+                 {"channels", sending.channels},
+                 {"throttle_initial_percent", sending.throttle_initial_percent},
+                 {"throttle_step_percent", sending.throttle_step_percent},
+                 {"pre_copy_rounds", sending.pre_copy_rounds},
+                 {"rate_min_bytes_per_s", sending.rate_min.value},
+                 {"rate_max_bytes_per_s", sending.rate_max.value},
+                 {"rate_gain", sending.rate_gain},
+                 {"allow_post_copy", sending.allow_post_copy}};
+  return out.dump();
+}
+
+template <typename T>
+T number_or(const json& from, const char* name, T fallback) {
+  const auto found = from.find(name);
+  return found != from.end() && found->is_number() ? found->get<T>() : fallback;
+}
+
+Sending sending_from(const std::string& text) {
+  const json parsed = json::parse(text, nullptr, false);
+  Sending out;
+  if (!parsed.is_object()) return out;
+  if (const auto name = parsed.find("strategy"); name != parsed.end() && name->is_string()) {
+    out.strategy = strategy_from(name->get<std::string>()).value_or(out.strategy);
+  }
+  out.channels = number_or(parsed, "channels", out.channels);
+  out.throttle_initial_percent =
+      number_or(parsed, "throttle_initial_percent", out.throttle_initial_percent);
+  out.throttle_step_percent = number_or(parsed, "throttle_step_percent", out.throttle_step_percent);
+  out.pre_copy_rounds = number_or(parsed, "pre_copy_rounds", out.pre_copy_rounds);
+  out.rate_min.value = number_or(parsed, "rate_min_bytes_per_s", out.rate_min.value);
+  out.rate_max.value = number_or(parsed, "rate_max_bytes_per_s", out.rate_max.value);
+  out.rate_gain = number_or(parsed, "rate_gain", out.rate_gain);
+  const auto allowed = parsed.find("allow_post_copy");
+  out.allow_post_copy = allowed != parsed.end() && allowed->is_boolean() && allowed->get<bool>();
+  return out;
+}
+
 std::optional<std::int64_t> count_of(const std::optional<Microseconds>& value) {
   if (!value) return std::nullopt;
   return value->count();
@@ -236,6 +275,7 @@ Migration read_migration(Statement& row) {
   migration.announcements = row.number();
   migration.switched = WallTime{row.integer()};
   migration.jobs = ids_from<JobId>(row.text());
+  migration.sending = sending_from(row.text());
   return migration;
 }
 
@@ -258,6 +298,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(count_of(migration.downtime_guest)).bind(count_of(migration.downtime_peers));
   to.bind(count_of(migration.announce_delay)).bind(migration.announcements);
   to.bind(migration.switched.count()).bind(list_of(migration.jobs));
+  to.bind(sending_text(migration.sending));
 }
 
 }  // namespace mare::store

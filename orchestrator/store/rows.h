@@ -28,7 +28,8 @@ inline constexpr const char* kMigrationColumns =
     "id, vm, source, destination, bandwidth_limit_bytes_per_s, downtime_limit_ms, rounds, "
     "memory_total_bytes, transferred_bytes, remaining_bytes, total_time_us, "
     "downtime_hypervisor_us, "
-    "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs";
+    "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs, "
+    "sending";
 
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);

@@ -70,7 +70,11 @@ CREATE TABLE event (
 CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 )sql";
 
-constexpr std::array kSteps{kVersion1};
+constexpr const char* kVersion2 = R"sql(
+ALTER TABLE migration ADD COLUMN sending TEXT NOT NULL DEFAULT '{}';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2};
 
 }  // namespace
 

@@ -45,9 +45,8 @@ Response stop_vm(Api& api, const Call& call) {
 Response migrate_vm(Api& api, const Call& call) {
   wire::MigrationBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(call, api.engine.submit(engine::MigrateRequest{
-                            vm_id(call), body.destination, body.bandwidth_limit,
-                            body.downtime_limit, body.timeout}));
+  return accepted(call, api.engine.submit(engine::MigrateRequest{vm_id(call), body.destination,
+                                                                 body.policy, body.timeout}));
 }
 
 Result<wire::MigrationRecord> with_status(const store::Reader& reader, const Migration& migration) {

@@ -52,6 +52,36 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
+void read_policy(ObjectReader& from, MovePolicy& policy) {
+  if (auto name = from.text("strategy", false, {1, 64})) {
+    policy.strategy = strategy_from(*name);
+    if (!policy.strategy) {
+      from.fault("strategy", "'" + *name +
+                                 "' is no strategy; give one of pre-copy, rate-controlled, " +
+                                 "throttled, compressed, post-copy, hybrid, stop-and-copy");
+    } else {
+      policy.priority = Priority::Manual;
+    }
+  }
+  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
+    policy.bandwidth_limit = BytesPerSecond{*limit};
+  }
+  if (auto limit = from.whole("downtime_limit_ms", false, {1, 3'600'000})) {
+    policy.downtime_limit = Milliseconds{*limit};
+  }
+  if (auto limit = from.number("time_limit_s", false, {0.1, 86'400})) {
+    policy.time_limit = Seconds{*limit};
+  }
+  if (auto name = from.text("at_limit", false, {1, 64})) {
+    const auto action = limit_action_from(*name);
+    if (!action) {
+      from.fault("at_limit",
+                 "'" + *name + "' can't be done; give one of cancel, stop-and-copy, post-copy");
+    }
+    policy.at_limit = action.value_or(policy.at_limit);
+  }
+}
+
 }  // namespace
 
 Json to_json(const HostBody& body) {
@@ -107,23 +137,23 @@ void read(const Json& json, VmStopBody& body, Faults& faults) {
 }
 
 Json to_json(const MigrationBody& body) {
-  return Json{{"destination", body.destination ? Json(body.destination->value) : Json(nullptr)},
-              {"bandwidth_limit_bytes_per_s",
-               body.bandwidth_limit ? Json(body.bandwidth_limit->value) : Json(nullptr)},
-              {"downtime_limit_ms",
-               body.downtime_limit ? Json(body.downtime_limit->count()) : Json(nullptr)},
-              {"timeout_s", body.timeout.count()}};
+  const MovePolicy& policy = body.policy;
+  return Json{
+      {"destination", body.destination ? Json(body.destination->value) : Json(nullptr)},
+      {"strategy", policy.strategy ? Json(to_string(*policy.strategy)) : Json(nullptr)},
+      {"bandwidth_limit_bytes_per_s",
+       policy.bandwidth_limit ? Json(policy.bandwidth_limit->value) : Json(nullptr)},
+      {"downtime_limit_ms",
+       policy.downtime_limit ? Json(policy.downtime_limit->count()) : Json(nullptr)},
+      {"time_limit_s", policy.time_limit ? Json(policy.time_limit->count()) : Json(nullptr)},
+      {"at_limit", to_string(policy.at_limit)},
+      {"timeout_s", body.timeout.count()}};
 }
 
 void read(const Json& json, MigrationBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   if (auto host = from.text("destination", false, {1, 64})) body.destination = HostId{*host};
-  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
-    body.bandwidth_limit = BytesPerSecond{*limit};
-  }
-  if (auto limit = from.whole("downtime_limit_ms", false, {1, 3'600'000})) {
-    body.downtime_limit = Milliseconds{*limit};
-  }
+  read_policy(from, body.policy);
   if (auto limit = from.number("timeout_s", false, {1, 86'400})) body.timeout = Seconds{*limit};
   from.finish();
 }

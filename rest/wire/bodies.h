@@ -9,6 +9,7 @@
 
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/forecast.h"
 #include "rest/wire/reader.h"
 
 namespace mare::wire {
@@ -33,8 +34,7 @@ struct VmStopBody {
 };
 struct MigrationBody {
   std::optional<HostId> destination;
-  std::optional<BytesPerSecond> bandwidth_limit;
-  std::optional<Milliseconds> downtime_limit;
+  MovePolicy policy;
   Seconds timeout{600};
 };
 struct JobBody {

@@ -169,6 +169,7 @@ Json to_json(const MigrationRecord& record) {
       {"reason", text_or_null(status.reason)},
       {"error_code", text_or_null(status.error_code)},
       {"progress", known ? Json(status.progress) : Json(nullptr)},
+      {"strategy", to_string(m.sending.strategy)},
       {"bandwidth_limit_bytes_per_s",
        m.bandwidth_limit ? Json(m.bandwidth_limit->value) : Json(nullptr)},
       {"downtime_limit_ms", m.downtime_limit ? Json(m.downtime_limit->count()) : Json(nullptr)},

@@ -259,6 +259,10 @@ Result<MigrationRecord> migration_from(const Json& json) {
   if (auto limit = from.reader().whole("downtime_limit_ms", false)) {
     m.downtime_limit = Milliseconds{*limit};
   }
+  // A server of before the strategies knew only one; a newer one may know more.
+  if (auto name = from.reader().text("strategy", false)) {
+    m.sending.strategy = strategy_from(*name).value_or(Strategy::PreCopy);
+  }
   if (const Json* list = from.reader().array("rounds", true)) m.rounds = rounds_from(*list, faults);
   from.get_bytes("memory_total_bytes", m.memory_total);
   from.get_bytes("transferred_bytes", m.transferred);

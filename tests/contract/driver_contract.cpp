@@ -1,5 +1,7 @@
 #include "tests/contract/driver_contract.h"
 
+#include <algorithm>
+
 namespace mare::contract {
 namespace {
 constexpr Milliseconds kMoment{20};
@@ -49,7 +51,7 @@ VmSpec DriverContract::started(int host, const GuestPlan& plan) {
 }
 
 MigrationTicket DriverContract::ticket(const VmSpec& vm) {
-  return {OperationId{"op-" + std::to_string(++operations_)}, vm, std::nullopt, std::nullopt};
+  return {OperationId{"op-" + std::to_string(++operations_)}, vm, std::nullopt, std::nullopt, {}};
 }
 
 bool DriverContract::wait_until(const std::function<bool()>& condition, Milliseconds limit) {
@@ -97,7 +99,8 @@ void DriverContract::expect_only_copy(int host, const VmSpec& vm) {
 
 bool DriverContract::ended(int host, const VmSpec& vm) {
   const auto phase = outgoing(host, vm).phase;
-  return phase != OutgoingPhase::PreCopying && phase != OutgoingPhase::Switching;
+  return phase != OutgoingPhase::PreCopying && phase != OutgoingPhase::Switching &&
+         phase != OutgoingPhase::PostCopying;
 }
 
 void DriverContract::begin(const MigrationTicket& ticket, int from, int to) {
@@ -110,6 +113,28 @@ OutgoingStatus DriverContract::move(const MigrationTicket& ticket, int from, int
   begin(ticket, from, to);
   EXPECT_TRUE(wait_until([&] { return ended(from, ticket.vm); }, kMove)) << "it does not end";
   return outgoing(from, ticket.vm);
+}
+
+std::vector<Strategy> DriverContract::offered() {
+  auto source = at(0).facts();
+  auto destination = at(1).facts();
+  EXPECT_TRUE(is_ok(source));
+  EXPECT_TRUE(is_ok(destination));
+  std::vector<Strategy> both;
+  if (!source || !destination) return both;
+  for (const Strategy strategy : source->strategies) {
+    const auto& there = destination->strategies;
+    if (std::find(there.begin(), there.end(), strategy) != there.end()) both.push_back(strategy);
+  }
+  return both;
+}
+
+MigrationTicket DriverContract::ticket(const VmSpec& vm, Strategy strategy) {
+  MigrationTicket out = ticket(vm);
+  out.sending.strategy = strategy;
+  out.sending.rate_min = BytesPerSecond{16.0 * 1024 * 1024};
+  out.sending.rate_max = BytesPerSecond{256.0 * 1024 * 1024};
+  return out;
 }
 
 VmSpec DriverContract::half_way() {

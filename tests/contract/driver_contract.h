@@ -35,6 +35,9 @@ class DriverContract : public testing::TestWithParam<Backend> {
   /// Started on that host, its guest up.
   VmSpec started(int host, const GuestPlan& plan = {});
   MigrationTicket ticket(const VmSpec& vm);
+  MigrationTicket ticket(const VmSpec& vm, Strategy strategy);
+  /// Strategies that both hosts offer.
+  std::vector<Strategy> offered();
 
   bool wait_until(const std::function<bool()>& condition, Milliseconds limit);
   Copy copy(int host, const VmSpec& vm);

@@ -143,9 +143,9 @@ TEST_F(LibvirtOnly, ForeignVmsAreNeitherListedNorTouched) {
   ASSERT_TRUE(is_ok(all));
   for (const auto& seen : *all) EXPECT_NE(seen.key.id, made.id);
   EXPECT_TRUE(fails_with(hosts_->driver(0).start(made), Code::AlreadyExists));
-  EXPECT_TRUE(fails_with(
-      hosts_->driver(0).prepare_incoming({OperationId{"op-1"}, made, std::nullopt, std::nullopt}),
-      Code::AlreadyExists));
+  EXPECT_TRUE(fails_with(hosts_->driver(0).prepare_incoming(
+                             {OperationId{"op-1"}, made, std::nullopt, std::nullopt, {}}),
+                         Code::AlreadyExists));
   EXPECT_TRUE(is_ok(hosts_->driver(0).destroy(made.key())));
   EXPECT_TRUE(foreign.lives());
 }
@@ -156,7 +156,7 @@ TEST_F(LibvirtOnly, MemoryPromisedToAnArrivalIsNotGivenAway) {
   first.memory = second.memory = mebibytes(512);
   Driver& driver = hosts_->driver(0);
   const OperationId operation{"op-1"};
-  ASSERT_TRUE(is_ok(driver.prepare_incoming({operation, first, std::nullopt, std::nullopt})));
+  ASSERT_TRUE(is_ok(driver.prepare_incoming({operation, first, std::nullopt, std::nullopt, {}})));
   EXPECT_TRUE(fails_with(driver.start(second), Code::ResourceExhausted));
   ASSERT_TRUE(is_ok(driver.discard_incoming(first.key())));
   EXPECT_TRUE(is_ok(driver.start(second)));

@@ -184,9 +184,6 @@ TEST_P(DriverContract, ACancelRightAfterTheBeginningIsNotLost) {
 }
 
 TEST_P(DriverContract, AnEndedMigrationIsNotBegunAgainByTheSameCall) {
-  if (GetParam().name == "sim") {
-    GTEST_SKIP() << "a gap: the simulated source begins an ended migration anew";
-  }
   const VmSpec made = started(0, busy_guest());
   MigrationTicket slow = ticket(made);
   slow.bandwidth_limit = kSlow;

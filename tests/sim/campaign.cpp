@@ -187,9 +187,21 @@ class Campaign {
     request.vm = vm->id;
     const auto hosts = world_.hosts();
     if (rng_.chance(0.5)) request.destination = pick(hosts)->id;
-    if (rng_.chance(0.3)) request.bandwidth_limit = BytesPerSecond{5e6 + 50e6 * rng_.unit()};
+    if (rng_.chance(0.3)) {
+      request.policy.bandwidth_limit = BytesPerSecond{5e6 + 50e6 * rng_.unit()};
+    }
+    choose_strategy(request.policy);
     if (rng_.chance(0.2)) request.timeout = Seconds{static_cast<double>(1 + rng_.below(20))};
     submit(request);
+  }
+
+  /// Any but checkpoint-restart, which is refused; every third has a limit with any action.
+  void choose_strategy(MovePolicy& policy) {
+    const auto strategies = static_cast<std::uint64_t>(Strategy::CheckpointRestart);
+    if (rng_.chance(0.8)) policy.strategy = static_cast<Strategy>(rng_.below(strategies));
+    if (!rng_.chance(0.33)) return;
+    policy.time_limit = Seconds{0.2 + 5 * rng_.unit()};
+    policy.at_limit = static_cast<LimitAction>(rng_.below(3));
   }
 
   void stop_or_start() {

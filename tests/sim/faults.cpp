@@ -21,6 +21,7 @@ Faults::Faults(SimWorld& world) : world_(world), rng_(world.scenario) {
     faults.guest_unanswered = 0.03;
     faults.precopy_breaks = 0.2;
     faults.switch_breaks = 0.2;
+    faults.post_copy_breaks = 0.2;
   }
   if (roughness == 2) {
     faults.call_refused = 0.08;
@@ -28,6 +29,7 @@ Faults::Faults(SimWorld& world) : world_(world), rng_(world.scenario) {
     faults.start_fails = 0.1;
     faults.boot_panics = 0.05;
     faults.switch_breaks = 0.5;
+    faults.post_copy_breaks = 0.5;
   }
   world_.cluster.set_faults(faults);
   sim::MigrationModel model;

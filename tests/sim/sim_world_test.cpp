@@ -87,6 +87,155 @@ TEST_F(World, AKilledMaredFinishesAMigrationWhenItIsBack) {
   EXPECT_EQ(world.cluster.running_on(vm(0).id), vm(0).host);
 }
 
+class PostCopyWorld : public World {
+ protected:
+  /// A migration by post-copy in its middle, of a VM that takes long to send.
+  Operation begin() {
+    make_pool(2);
+    for (const auto& host : world.cluster.hosts()) {
+      EXPECT_TRUE(world.cluster.set_uplink(host, BytesPerSecond{10e6}));
+    }
+    source = *vm(0).host;
+    engine::MigrateRequest move;
+    move.vm = vm(0).id;
+    move.policy.strategy = Strategy::PostCopy;
+    auto accepted = world.engine().submit(move);
+    EXPECT_TRUE(accepted.ok());
+    EXPECT_TRUE(world.play_while_not(
+        [&] { return world.operation(accepted->id).state == "PostCopying"; }, 10s));
+    destination = *vm(0).host;
+    world.play(2s);
+    return world.operation(accepted->id);
+  }
+  HostId source;
+  HostId destination;
+};
+
+TEST_F(PostCopyWorld, TheRowNamesTheDestinationFromTheSwitchOn) {
+  const auto operation = begin();
+  EXPECT_NE(source, destination);
+  EXPECT_EQ(world.cluster.running_on(vm(0).id), destination);
+  EXPECT_EQ(world.cluster.copy_on(source, vm(0).id), Copy::Paused);
+  EXPECT_EQ(vm(0).state, VmState::Migrating);
+  EXPECT_FALSE(world.engine().cancel(operation.id)) << "there is no way back";
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_EQ(world.cluster.copy_on(source, vm(0).id), Copy::Absent);
+  EXPECT_EQ(vm(0).host, destination);
+}
+
+TEST_F(PostCopyWorld, ABrokenLinkIsMendedWhenItIsBack) {
+  const auto operation = begin();
+  ASSERT_TRUE(world.cluster.cut_host(source, 20s));
+  world.play(10s);
+  EXPECT_EQ(world.cluster.running_on(vm(0).id), std::nullopt) << "it waits for its pages";
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_EQ(world.cluster.running_on(vm(0).id), destination);
+  EXPECT_TRUE(world.cluster.endings().empty());
+}
+
+TEST_F(PostCopyWorld, ADeadSourceIsALostVmAndSaidSo) {
+  const auto operation = begin();
+  ASSERT_TRUE(world.cluster.kill_host(source));
+  world.play(20s);
+  ASSERT_TRUE(world.cluster.boot_host(source));
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.reason;
+  EXPECT_NE(ended.reason.find("lost"), std::string::npos) << ended.reason;
+  EXPECT_EQ(vm(0).state, VmState::Failed);
+  EXPECT_EQ(vm(0).host, std::nullopt);
+  EXPECT_EQ(world.cluster.copy_on(destination, vm(0).id), Copy::Absent);
+  // It can be started again, as any VM that failed.
+  const auto again = done(world.engine().submit(engine::VmStartRequest{vm(0).id, {}}));
+  EXPECT_EQ(again.outcome, Outcome::Succeeded) << again.reason;
+}
+
+TEST_F(PostCopyWorld, ADeadDestinationIsALostVmThoughTheSourceHasMostOfIt) {
+  const auto operation = begin();
+  ASSERT_TRUE(world.cluster.kill_host(destination));
+  world.play(20s);
+  ASSERT_TRUE(world.cluster.boot_host(destination));
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.reason;
+  EXPECT_EQ(vm(0).state, VmState::Failed);
+  EXPECT_EQ(world.cluster.copy_on(source, vm(0).id), Copy::Absent);
+}
+
+TEST_F(PostCopyWorld, AKilledMaredGoesOnWithIt) {
+  const auto operation = begin();
+  ASSERT_TRUE(world.cluster.break_migration(vm(0).id));
+  world.kill_mared();
+  world.play(5s);
+  world.start_mared();
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_EQ(world.cluster.running_on(vm(0).id), destination);
+}
+
+TEST_F(World, AtItsTimeLimitAMigrationIsEndedAsThePolicySays) {
+  make_pool(1);
+  const VmId id = vm(0).id;
+  world.cluster.set_migration_model({.downtime_limit = 1ms, .max_rounds = 1'000'000});
+  ASSERT_TRUE(world.cluster.set_dirtying(id, 1e9, mebibytes(150)));
+  for (const auto how : {LimitAction::Cancel, LimitAction::StopAndCopy, LimitAction::PostCopy}) {
+    SCOPED_TRACE(std::string(to_string(how)));
+    const auto before = vm(0).host;
+    engine::MigrateRequest move;
+    move.vm = id;
+    move.policy.time_limit = Seconds{5};
+    move.policy.at_limit = how;
+    const auto ended = done(world.engine().submit(move));
+    const bool cancelled = how == LimitAction::Cancel;
+    EXPECT_EQ(ended.outcome, cancelled ? Outcome::Failed : Outcome::Succeeded) << ended.reason;
+    EXPECT_EQ(vm(0).host == before, cancelled);
+    EXPECT_EQ(world.cluster.running_on(id), vm(0).host);
+  }
+}
+
+TEST_F(World, AVmThatDiedOnBothHostsFails) {
+  make_pool(1);
+  const VmId id = vm(0).id;
+  engine::MigrateRequest move;
+  move.vm = id;
+  move.policy.bandwidth_limit = BytesPerSecond{2e6};
+  auto accepted = world.engine().submit(move);
+  ASSERT_TRUE(accepted);
+  ASSERT_TRUE(world.play_while_not(
+      [&] { return world.operation(accepted->id).state == "PreCopying"; }, 10s));
+  world.play(1s);
+  ASSERT_TRUE(world.cluster.panic_guest(id));
+  const auto ended = world.wait(accepted->id);
+  EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.reason;
+  EXPECT_EQ(ended.state, "Failed");
+  EXPECT_EQ(vm(0).state, VmState::Failed);
+  EXPECT_FALSE(vm(0).reason.empty());
+}
+
+TEST_F(World, ARequestThatCanNotBeGrantedNamesItsField) {
+  make_pool(1);
+  const auto refused = [&](const MovePolicy& policy) {
+    engine::MigrateRequest move;
+    move.vm = vm(0).id;
+    move.policy = policy;
+    auto accepted = world.engine().submit(move);
+    return accepted ? std::string("accepted") : accepted.error().field;
+  };
+  MovePolicy policy;
+  policy.strategy = Strategy::CheckpointRestart;
+  EXPECT_EQ(refused(policy), "strategy");
+  policy = {};
+  policy.strategy = Strategy::Compressed;
+  policy.at_limit = LimitAction::PostCopy;
+  EXPECT_EQ(refused(policy), "at_limit");
+  policy = {};
+  policy.time_limit = Seconds{0};
+  EXPECT_EQ(refused(policy), "time_limit_s");
+  policy = {};
+  policy.bandwidth_limit = BytesPerSecond{10};
+  EXPECT_EQ(refused(policy), "bandwidth_limit_bytes_per_s");
+}
+
 TEST_F(World, DeletingThePoolLeavesNothing) {
   make_pool(2);
   const auto gone = done(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, false}));

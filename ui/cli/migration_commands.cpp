@@ -16,13 +16,20 @@ struct MigrateOptions {
   std::string bandwidth;
   std::string downtime;
   std::string timeout;
+  std::string strategy;
+  std::string time_limit;
+  std::string at_limit;
 };
 
 int migrate(Session& session, const MigrateOptions& options) {
   wire::MigrationBody body;
   if (!options.destination.empty()) body.destination = HostId{options.destination};
-  if (!options.bandwidth.empty()) body.bandwidth_limit = *parse_rate(options.bandwidth);
-  if (!options.downtime.empty()) body.downtime_limit = duration_of(options.downtime);
+  MovePolicy& policy = body.policy;
+  if (!options.bandwidth.empty()) policy.bandwidth_limit = *parse_rate(options.bandwidth);
+  if (!options.downtime.empty()) policy.downtime_limit = duration_of(options.downtime);
+  if (!options.strategy.empty()) policy.strategy = strategy_from(options.strategy);
+  if (!options.time_limit.empty()) policy.time_limit = duration_of(options.time_limit);
+  if (!options.at_limit.empty()) policy.at_limit = *limit_action_from(options.at_limit);
   if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
   auto operation = session.post(api({"vms", options.vm, "migrations"}), wire::to_json(body));
   if (!operation) return session.fail(operation.error());
@@ -80,8 +87,26 @@ void add_migration_commands(CLI::App& app, Action& action) {
                    "mared cancels it then, and the VM stays where it was (default 10m)")
       ->check(check_duration)
       ->type_name("TIME");
+  move->add_option("--strategy", options->strategy,
+                   "How its memory is sent: pre-copy (default), rate-controlled, throttled, "
+                   "compressed, post-copy, hybrid, stop-and-copy")
+      ->check(CLI::IsMember(std::vector<std::string>{"pre-copy", "rate-controlled", "throttled",
+                                                     "compressed", "post-copy", "hybrid",
+                                                     "stop-and-copy"}))
+      ->type_name("NAME");
+  move->add_option("--time-limit", options->time_limit, "When it has not ended by then, --at-limit")
+      ->check(check_duration)
+      ->type_name("TIME");
+  move->add_option(
+          "--at-limit", options->at_limit,
+          "cancel (default), stop-and-copy (pause it for the rest) or post-copy (run it at "
+          "the destination at once)")
+      ->check(CLI::IsMember(std::vector<std::string>{"cancel", "stop-and-copy", "post-copy"}))
+      ->type_name("ACTION");
   move->footer(
       "Examples:\n  mare migrate demo-1 --to h3\n"
+      "  mare migrate demo-1 --to h3 --strategy compressed\n"
+      "  mare migrate demo-1 --to h3 --time-limit 60s --at-limit post-copy\n"
       "  mare migrate demo-1 --to h3 --bandwidth 50MB/s --max-downtime 300ms\n"
       "Ctrl-C ends the waiting only; 'mare migration cancel ID' ends the migration.");
   move->callback([&action, options] {

@@ -161,6 +161,7 @@ Columns migration_columns(WallTime now) {
           {"FROM", plain("source")},
           {"TO", plain("destination")},
           {"STATE", outcome_or_state, Shown::Always, false, true},
+          {"STRATEGY", plain("strategy"), Shown::Wide},
           {"ROUNDS",
            [](const Json& o) {
              const Json& rounds = member(o, "rounds");

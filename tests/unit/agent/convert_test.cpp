@@ -19,6 +19,7 @@ void expect_all_set(const google::protobuf::Message& message) {
     const auto* field = descriptor->field(i);
     if (field->is_repeated()) {
       ASSERT_GT(reflection->FieldSize(message, field), 0) << field->full_name();
+      if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
       for (int j = 0; j < reflection->FieldSize(message, field); ++j) {
         expect_all_set(reflection->GetRepeatedMessage(message, field, j));
       }
@@ -62,6 +63,7 @@ TEST(Convert, EveryField) {
   expect_round_trip(full_facts());
   expect_round_trip(full_observation());
   expect_round_trip(full_statistics());
+  expect_round_trip(full_sending());
   expect_round_trip(full_ticket());
   expect_round_trip(full_outgoing());
   expect_round_trip(full_arrival());
@@ -87,9 +89,9 @@ TEST(Convert, EveryWord) {
     seen.copy = copy;
     EXPECT_EQ(from_wire(to_wire(seen)).copy, copy);
   }
-  for (const auto phase :
-       {OutgoingPhase::None, OutgoingPhase::PreCopying, OutgoingPhase::Switching,
-        OutgoingPhase::Completed, OutgoingPhase::Failed, OutgoingPhase::Cancelled}) {
+  for (const auto phase : {OutgoingPhase::None, OutgoingPhase::PreCopying, OutgoingPhase::Switching,
+                           OutgoingPhase::PostCopying, OutgoingPhase::Completed,
+                           OutgoingPhase::Failed, OutgoingPhase::Cancelled}) {
     auto status = full_outgoing();
     status.phase = phase;
     EXPECT_EQ(from_wire(to_wire(status))->phase, phase);
@@ -101,12 +103,27 @@ TEST(Convert, WordsOfAnotherVersion) {
   seen.set_copy("hibernating");
   EXPECT_EQ(from_wire(seen).copy, Copy::Unknown) << "never Absent: that would start a second copy";
   auto status = to_wire(full_outgoing());
-  status.set_phase("post_copying");
+  status.set_phase("teleporting");
   EXPECT_FALSE(from_wire(status).ok());
+  auto ticket = to_wire(full_ticket());
+  ticket.mutable_sending()->set_strategy("teleport");
+  ASSERT_FALSE(from_wire(ticket).ok());
+  EXPECT_EQ(from_wire(ticket).error().code, Code::Unsupported);
+  auto facts = to_wire(full_facts());
+  facts.add_strategies("teleport");
+  EXPECT_TRUE(same(from_wire(facts), full_facts())) << "what can't be asked for is not shown";
   auto spec = to_wire(full_spec());
   spec.set_mac("nonsense");
   ASSERT_FALSE(from_wire(spec).ok());
   EXPECT_EQ(from_wire(spec).error().code, Code::InvalidArgument);
+}
+
+TEST(Convert, EveryStrategy) {
+  for (int i = 0; i < kStrategies; ++i) {
+    Sending sending;
+    sending.strategy = static_cast<Strategy>(i);
+    EXPECT_EQ(from_wire(to_wire(sending))->strategy, sending.strategy);
+  }
 }
 
 TEST(Convert, EveryErrorCode) {

@@ -32,6 +32,7 @@ class FakeDriver final : public Driver {
   MigrationTicket ticket;
   IncomingEndpoint endpoint;
   std::string path;
+  std::optional<LimitAction> forced;
 
   Result<HostFacts> facts() override {
     return answer("facts", [&] { return facts_answer; });
@@ -74,6 +75,9 @@ class FakeDriver final : public Driver {
   }
   Status cancel_outgoing(const VmKey& vm) override {
     return done("cancel_outgoing", [&] { key = vm; });
+  }
+  Status force_outgoing(const VmKey& vm, LimitAction how) override {
+    return done("force_outgoing", [&] { key = vm, forced = how; });
   }
   Result<ArrivalReport> arrival(const VmKey& vm) override {
     return answer("arrival", [&] { return key = vm, arrival_answer; });

@@ -132,6 +132,11 @@ TEST_F(Remote, EveryCallWithAKey) {
     EXPECT_TRUE(same(fake_.key, full_key())) << name;
     EXPECT_EQ(fake_.take_calls(), std::vector<std::string>{name});
   }
+  for (const auto how : {LimitAction::Cancel, LimitAction::StopAndCopy, LimitAction::PostCopy}) {
+    EXPECT_TRUE(driver_->force_outgoing(full_key(), how).ok());
+    EXPECT_EQ(fake_.forced, how);
+    EXPECT_EQ(fake_.take_calls(), std::vector<std::string>{"force_outgoing"});
+  }
 }
 
 TEST_F(Remote, EveryCallWithMore) {

@@ -33,6 +33,9 @@ HostFacts full_facts() {
   facts.live_migration = true;
   facts.live_migration_why = "too old";
   facts.agent_version = "0.1.0";
+  facts.strategies = {Strategy::PreCopy, Strategy::Compressed};
+  facts.dirty_log = "pagemap-scan";
+  facts.dirty_log_why = "none";
   return facts;
 }
 
@@ -51,8 +54,13 @@ VmStatistics full_statistics() {
   return {Microseconds{301}, Bytes{302}, 303, 304};
 }
 
+Sending full_sending() {
+  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true};
+}
+
 MigrationTicket full_ticket() {
-  return {OperationId{"op-17"}, full_spec(), BytesPerSecond{12.5e6}, Milliseconds{305}};
+  return {OperationId{"op-17"}, full_spec(), BytesPerSecond{12.5e6}, Milliseconds{305},
+          full_sending()};
 }
 
 OutgoingStatus full_outgoing() {
@@ -123,10 +131,13 @@ bool same(const VmSpec& a, const VmSpec& b) {
 }
 
 bool same(const HostFacts& a, const HostFacts& b) {
-  const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, version] = a;
-  return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, version) ==
-         std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
-                  b.live_migration_why, b.agent_version);
+  const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
+               version] = a;
+  return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
+                  log_why, version) == std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead,
+                                                b.accelerated, b.live_migration,
+                                                b.live_migration_why, b.strategies, b.dirty_log,
+                                                b.dirty_log_why, b.agent_version);
 }
 
 bool same(const VmObservation& a, const VmObservation& b) {
@@ -142,10 +153,18 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
          std::tie(b.cpu_time, b.resident, b.received_bytes, b.sent_bytes);
 }
 
+bool same(const Sending& a, const Sending& b) {
+  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy] = a;
+  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy) ==
+         std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
+                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy);
+}
+
 bool same(const MigrationTicket& a, const MigrationTicket& b) {
-  const auto& [operation, vm, bandwidth, downtime] = a;
-  return same(vm, b.vm) && std::tie(operation, bandwidth, downtime) ==
-                               std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
+  const auto& [operation, vm, bandwidth, downtime, sending] = a;
+  return same(vm, b.vm) && same(sending, b.sending) &&
+         std::tie(operation, bandwidth, downtime) ==
+             std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
 }
 
 bool same(const Round& a, const Round& b) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+
+#include "tests/unit/libvirt/directory.h"
+
 namespace mare::libvirt {
 namespace {
 
@@ -20,6 +25,70 @@ TEST(Capabilities, OldQemuMayNotMoveEmulatedGuests) {
   const std::string why = why_no_live_migration(false, 8'002'002);
   EXPECT_NE(why.find("8.2.2"), std::string::npos);
   EXPECT_NE(why.find("9.0"), std::string::npos) << "the remedy";
+}
+
+bool offers(const Machinery& machinery, Strategy strategy) {
+  const auto all = strategies_of(machinery);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+  return std::find(all.begin(), all.end(), strategy) != all.end();
+}
+
+TEST(Capabilities, OnlyWhatTheHostReallyHasIsOffered) {
+  const Machinery all{false, 10'000'002, 11'003'000, true, true};
+  for (int i = 0; i < kStrategies; ++i) {
+    const auto strategy = static_cast<Strategy>(i);
+    EXPECT_EQ(offers(all, strategy), strategy != Strategy::CheckpointRestart)
+        << to_string(strategy);
+  }
+  Machinery less = all;
+  less.zstd = false;
+  EXPECT_FALSE(offers(less, Strategy::Compressed));
+  EXPECT_TRUE(offers(less, Strategy::PostCopy));
+  less = all;
+  less.libvirt = 9'000'000;
+  EXPECT_FALSE(offers(less, Strategy::Compressed));
+  less = all;
+  less.userfaultfd = false;
+  EXPECT_FALSE(offers(less, Strategy::PostCopy));
+  EXPECT_FALSE(offers(less, Strategy::Hybrid));
+  EXPECT_TRUE(offers(less, Strategy::Throttled));
+}
+
+TEST(Capabilities, OldQemuMovesEmulatedGuestsOnlyWhileTheyStandStill) {
+  const Machinery old{false, 7'002'022, 11'003'000, true, true};
+  EXPECT_EQ(strategies_of(old), std::vector<Strategy>{Strategy::StopAndCopy});
+  const Machinery with_kvm{true, 7'002'022, 11'003'000, true, true};
+  EXPECT_TRUE(offers(with_kvm, Strategy::PreCopy));
+}
+
+constexpr const char* kCapabilities =
+    R"(<capabilities><host><secmodel><model>none</model></secmodel>
+<secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+64055:+994</baselabel>
+<baselabel type='qemu'>+0:+0</baselabel></secmodel></host>
+<guest><arch name='i686'><emulator>/usr/bin/qemu-system-i386</emulator></arch></guest>
+<guest><arch name='x86_64'><wordsize>64</wordsize><emulator>/usr/bin/qemu-system-x86_64</emulator>
+</arch></guest></capabilities>)";
+
+TEST(Capabilities, LibvirtTellsOfTheEmulatorAndItsUser) {
+  EXPECT_EQ(emulator_in(kCapabilities), "/usr/bin/qemu-system-x86_64");
+  EXPECT_EQ(emulator_in("<capabilities/>"), "");
+  EXPECT_TRUE(runs_qemu_as_root(kCapabilities));
+  std::string other = kCapabilities;
+  other.replace(other.find("+0:+0"), 5, "+64055:+994");
+  EXPECT_FALSE(runs_qemu_as_root(other));
+  EXPECT_FALSE(runs_qemu_as_root("<capabilities/>"));
+}
+
+TEST(Capabilities, ALibraryIsFoundInAProgramAlsoAcrossBlocks) {
+  const TestDirectory directory;
+  const std::string path = directory.path() + "/program";
+  EXPECT_FALSE(is_linked_with(path, "libzstd.so"));
+  for (const std::size_t before : {0U, 65530U, 65536U, 200000U}) {
+    std::ofstream(path, std::ios::binary) << std::string(before, '\0') << "libzstd.so.1" << '\0';
+    EXPECT_TRUE(is_linked_with(path, "libzstd.so")) << before;
+  }
+  std::ofstream(path, std::ios::binary) << std::string(70000, 'x');
+  EXPECT_FALSE(is_linked_with(path, "libzstd.so"));
 }
 
 TEST(Capabilities, VersionsAreUnpacked) {

@@ -32,6 +32,30 @@ TEST(CopyOf, APausedOneIsIncomingOnlyBeforeItRan) {
   EXPECT_EQ(copy_of(paused, VIR_DOMAIN_PAUSED_USER, kIdle, true), Copy::Paused);
 }
 
+TEST(CopyOf, WhatWaitsForItsPagesDoesNotRun) {
+  EXPECT_EQ(copy_of(VIR_DOMAIN_RUNNING, VIR_DOMAIN_RUNNING_POSTCOPY, kReceiving, false),
+            Copy::Running);
+  EXPECT_EQ(copy_of(VIR_DOMAIN_RUNNING, VIR_DOMAIN_RUNNING_POSTCOPY_FAILED, kReceiving, false),
+            Copy::Paused);
+  // Never Incoming, which a discard would end: it has run.
+  for (const int reason : {VIR_DOMAIN_PAUSED_POSTCOPY, VIR_DOMAIN_PAUSED_POSTCOPY_FAILED}) {
+    for (const Busy busy : {kIdle, kSending, kReceiving}) {
+      EXPECT_EQ(copy_of(VIR_DOMAIN_PAUSED, reason, busy, true), Copy::Paused);
+    }
+  }
+}
+
+TEST(PostCopyOf, OnlyAPausedSourceIsInPostCopy) {
+  const int paused = VIR_DOMAIN_PAUSED;
+  EXPECT_EQ(post_copy_of(paused, VIR_DOMAIN_PAUSED_POSTCOPY, kSending), PostCopy::Going);
+  EXPECT_EQ(post_copy_of(paused, VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, kSending), PostCopy::Broken);
+  EXPECT_EQ(post_copy_of(paused, VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, kIdle), PostCopy::Broken)
+      << "whether libvirt still has a job or not, its pages are needed";
+  EXPECT_EQ(post_copy_of(paused, VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, kReceiving), PostCopy::None);
+  EXPECT_EQ(post_copy_of(paused, VIR_DOMAIN_PAUSED_MIGRATION, kSending), PostCopy::None);
+  EXPECT_EQ(post_copy_of(VIR_DOMAIN_RUNNING, VIR_DOMAIN_RUNNING_POSTCOPY, kIdle), PostCopy::None);
+}
+
 TEST(CopyOf, AGuestThatIsOverIsAbsent) {
   for (const int state : {VIR_DOMAIN_SHUTDOWN, VIR_DOMAIN_SHUTOFF, VIR_DOMAIN_CRASHED}) {
     EXPECT_EQ(copy_of(state, 0, kIdle, false), Copy::Absent);

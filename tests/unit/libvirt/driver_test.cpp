@@ -75,7 +75,7 @@ TEST_F(LibvirtDriverTest, NamesThatCannotBeAreRefusedBeforeAnythingIsDone) {
   vm.id = VmId{"good"};
   vm.uuid = "../../evil";
   EXPECT_EQ((*made)->start(vm).error().code, Code::InvalidArgument);
-  EXPECT_EQ((*made)->prepare_incoming({OperationId{"op-1"}, vm, {}, {}}).error().code,
+  EXPECT_EQ((*made)->prepare_incoming({OperationId{"op-1"}, vm, {}, {}, {}}).error().code,
             Code::InvalidArgument);
   auto seen = (*made)->observe(vm.key());
   ASSERT_TRUE(seen.ok()) << seen.error().text();

@@ -16,7 +16,7 @@ TEST(RoundKeeper, NothingIsARoundBeforeSendingBegins) {
   RoundKeeper keeper;
   keeper.add(at(0, 10, 0, 0));
   EXPECT_TRUE(keeper.rounds().empty());
-  keeper.close(Bytes{0}, milliseconds{20});
+  keeper.close({Bytes{0}, milliseconds{20}, {}});
   EXPECT_TRUE(keeper.rounds().empty());
 }
 
@@ -27,7 +27,7 @@ TEST(RoundKeeper, RoundsLieBetweenIterations) {
   keeper.add(at(2, 120, 1000, 300, 50));
   keeper.add(at(2, 160, 1200, 100, 60));
   keeper.add(at(3, 200, 1300, 80));
-  keeper.close(Bytes{1380}, milliseconds{230});
+  keeper.close({Bytes{1380}, milliseconds{230}, {}});
   const auto& rounds = keeper.rounds();
   ASSERT_EQ(rounds.size(), 3U);
   EXPECT_EQ(rounds[0].index, 0);
@@ -48,7 +48,7 @@ TEST(RoundKeeper, RoundsTooShortToBeSeenKeepTheSumsRight) {
   RoundKeeper keeper;
   keeper.add(at(1, 40, 500, 500));
   keeper.add(at(4, 80, 1500, 100));
-  keeper.close(Bytes{1600}, milliseconds{90});
+  keeper.close({Bytes{1600}, milliseconds{90}, {}});
   ASSERT_EQ(keeper.rounds().size(), 2U);
   EXPECT_EQ(keeper.rounds()[1].index, 3);
   EXPECT_EQ((keeper.rounds()[0].sent + keeper.rounds()[1].sent), Bytes{1600});
@@ -60,12 +60,69 @@ TEST(RoundKeeper, LateSamplesAndSamplesAfterTheEndChangeNothing) {
   keeper.add(at(1, 50, 400, 600));
   ASSERT_EQ(keeper.rounds().size(), 1U);
   EXPECT_EQ(keeper.rounds()[0].sent, Bytes{500});
-  keeper.close(Bytes{600}, milliseconds{60});
+  keeper.close({Bytes{600}, milliseconds{60}, {}});
   keeper.add(at(3, 70, 900, 0));
-  keeper.close(Bytes{900}, milliseconds{80});
+  keeper.close({Bytes{900}, milliseconds{80}, {}});
   ASSERT_EQ(keeper.rounds().size(), 1U);
   EXPECT_EQ(keeper.rounds()[0].sent, Bytes{600});
   EXPECT_EQ(keeper.rounds()[0].duration, milliseconds{60});
+}
+
+TEST(RoundKeeper, AnEventSaysWhenARoundBeganAndTheSamplesAroundItHowMuchWasSent) {
+  RoundKeeper keeper;
+  keeper.turn(1, milliseconds{30});
+  keeper.add(at(1, 40, 0, 1000));
+  keeper.add(at(1, 80, 400, 600));
+  keeper.turn(2, milliseconds{110});
+  keeper.turn(2, milliseconds{115});
+  // 400 bytes in the 40 ms around the turn: 300 of them before it.
+  keeper.add(at(2, 120, 800, 200));
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 2U);
+  EXPECT_EQ(rounds[0].started, milliseconds{30});
+  EXPECT_EQ(rounds[0].duration, milliseconds{80});
+  EXPECT_EQ(rounds[0].sent, Bytes{700});
+  EXPECT_EQ(rounds[1].started, milliseconds{110});
+  EXPECT_EQ(rounds[1].sent, Bytes{100});
+}
+
+/// The last round is short: mostly no sample falls into it.
+TEST(RoundKeeper, WhatWasSentWhileTheVmStoodIsARoundOfItsOwn) {
+  RoundKeeper keeper;
+  keeper.add(at(1, 40, 500, 500));
+  keeper.add(at(2, 400, 1000, 120));
+  keeper.add(at(2, 440, 1100, 60));
+  keeper.close({Bytes{1170}, milliseconds{520}, milliseconds{450}});
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 3U);
+  EXPECT_EQ(rounds[1].duration, milliseconds{50});
+  EXPECT_EQ(rounds[1].sent, Bytes{100});
+  EXPECT_EQ(rounds[2].index, 2);
+  EXPECT_EQ(rounds[2].started, milliseconds{450});
+  EXPECT_EQ(rounds[2].duration, milliseconds{70});
+  EXPECT_EQ(rounds[2].sent, Bytes{70});
+  EXPECT_EQ(rounds[2].remaining, Bytes{0});
+}
+
+TEST(RoundKeeper, ALastRoundThatAnEventToldOfIsNotCutAgain) {
+  RoundKeeper keeper;
+  keeper.add(at(1, 40, 500, 500));
+  keeper.turn(2, milliseconds{452});
+  keeper.close({Bytes{1100}, milliseconds{520}, milliseconds{450}});
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 2U);
+  EXPECT_EQ(rounds[1].started, milliseconds{452});
+  EXPECT_EQ(rounds[1].duration, milliseconds{68});
+  EXPECT_EQ(rounds[1].sent, Bytes{600});
+}
+
+TEST(RoundKeeper, AVmThatStoodFromTheBeginningHasOneRound) {
+  RoundKeeper keeper;
+  keeper.turn(1, milliseconds{12});
+  keeper.add(at(1, 40, 500, 500));
+  keeper.close({Bytes{1000}, milliseconds{90}, milliseconds{8}});
+  ASSERT_EQ(keeper.rounds().size(), 1U);
+  EXPECT_EQ(keeper.rounds()[0].sent, Bytes{1000});
 }
 
 }  // namespace

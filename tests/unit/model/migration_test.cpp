@@ -14,10 +14,11 @@ namespace {
 using S = MigrationState;
 using E = MigrationEvent;
 
-constexpr S kStates[] = {S::Planned,  S::Reserved, S::PreCopying, S::Switching,    S::Committed,
-                         S::Aborting, S::Done,     S::Failed,     S::NeedsOperator};
-constexpr E kEvents[] = {E::Reserve,   E::StartPreCopy, E::Switch,     E::DestinationRuns,
-                         E::Announced, E::Abort,        E::SourceRuns, E::Ambiguous};
+constexpr S kStates[] = {S::Planned,   S::Reserved, S::PreCopying, S::Switching, S::PostCopying,
+                         S::Committed, S::Aborting, S::Done,       S::Failed,    S::NeedsOperator};
+constexpr E kEvents[] = {
+    E::Reserve,   E::StartPreCopy, E::Switch,     E::PostCopy, E::DestinationRuns,
+    E::Announced, E::Abort,        E::SourceRuns, E::Lost,     E::Ambiguous};
 constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
                             Copy::Unknown};
 
@@ -36,7 +37,8 @@ void for_all(F check) {
 
 /// Before anything was sent, and after all was, the copies are not asked.
 bool copies_decide(S state) {
-  return state == S::PreCopying || state == S::Switching || state == S::Aborting;
+  return state == S::PreCopying || state == S::Switching || state == S::PostCopying ||
+         state == S::Aborting;
 }
 
 /// Written down a second time, so that a change of the table is a decision made twice.
@@ -49,13 +51,22 @@ TEST(MigrationTable, IsThisAndNothingElse) {
       {{S::PreCopying, E::Switch}, S::Switching},
       {{S::PreCopying, E::DestinationRuns}, S::Committed},
       {{S::PreCopying, E::Abort}, S::Aborting},
+      {{S::PreCopying, E::PostCopy}, S::PostCopying},
+      {{S::PreCopying, E::Lost}, S::Failed},
       {{S::PreCopying, E::Ambiguous}, S::NeedsOperator},
       {{S::Switching, E::DestinationRuns}, S::Committed},
       {{S::Switching, E::Abort}, S::Aborting},
+      {{S::Switching, E::PostCopy}, S::PostCopying},
+      {{S::Switching, E::Lost}, S::Failed},
       {{S::Switching, E::Ambiguous}, S::NeedsOperator},
+      {{S::PostCopying, E::DestinationRuns}, S::Committed},
+      {{S::PostCopying, E::Lost}, S::Failed},
+      {{S::PostCopying, E::Ambiguous}, S::NeedsOperator},
       {{S::Committed, E::Announced}, S::Done},
       {{S::Aborting, E::SourceRuns}, S::Failed},
       {{S::Aborting, E::DestinationRuns}, S::Committed},
+      {{S::Aborting, E::PostCopy}, S::PostCopying},
+      {{S::Aborting, E::Lost}, S::Failed},
       {{S::Aborting, E::Ambiguous}, S::NeedsOperator},
   };
   for (const S from : kStates) {
@@ -96,6 +107,18 @@ TEST(MigrationTable, OnceCommittedItNeverFails) {
     if (to) {
       EXPECT_EQ(*to, S::Done);
     }
+  }
+}
+
+/// Whatever happens in post-copy, no event leads to where a source's copy is let go on.
+TEST(MigrationTable, PostCopyHasNoWayBack) {
+  for (const E event : kEvents) {
+    const auto to = next(S::PostCopying, event);
+    if (!to) continue;
+    EXPECT_TRUE(*to == S::Committed || *to == S::Failed || *to == S::NeedsOperator)
+        << to_string(*to);
+    EXPECT_NE(event, E::Abort);
+    EXPECT_NE(event, E::SourceRuns);
   }
 }
 
@@ -174,6 +197,11 @@ TEST(Recover, AbortsOnlyWithAWholeSource) {
 TEST(Recover, ACopyThatRunsAloneIsNeverAmbiguous) {
   for_all([](S state, CopyPair seen) {
     if (!copies_decide(state)) return;
+    // What the source has in post-copy is old, so that it runs is no answer but a riddle.
+    if (state == S::PostCopying && seen.source == Copy::Running) {
+      EXPECT_EQ(recover(state, seen), E::Ambiguous);
+      return;
+    }
     const bool known = seen.source != Copy::Unknown && seen.destination != Copy::Unknown;
     const bool one = (seen.source == Copy::Running) != (seen.destination == Copy::Running);
     if (known && one) {
@@ -198,6 +226,41 @@ TEST(Recover, OnceCommittedOnlyTheDestinationCounts) {
   });
 }
 
+TEST(Recover, InPostCopyTheSourcesCopyIsNeverResumed) {
+  for_all([](S state, CopyPair seen) {
+    if (state != S::PostCopying) return;
+    const E event = recover(state, seen);
+    EXPECT_NE(event, E::Abort);
+    EXPECT_NE(event, E::SourceRuns);
+  });
+}
+
+TEST(Recover, SaysLostOnlyWhenNoCopyIsLeftThatCouldRun) {
+  for_all([](S state, CopyPair seen) {
+    if (is_final(state) || recover(state, seen) != E::Lost) return;
+    ASSERT_TRUE(copies_decide(state));
+    EXPECT_NE(seen.source, Copy::Running);
+    EXPECT_NE(seen.destination, Copy::Running);
+    EXPECT_NE(seen.source, Copy::Unknown);
+    EXPECT_NE(seen.destination, Copy::Unknown);
+    if (state == S::PostCopying) {
+      EXPECT_TRUE(seen.destination == Copy::Absent || seen.source == Copy::Absent);
+    } else {
+      EXPECT_EQ(seen.source, Copy::Absent);
+      EXPECT_EQ(seen.destination, Copy::Absent);
+    }
+  });
+}
+
+TEST(Recover, AVmWithoutACopyIsLost) {
+  for_all([](S state, CopyPair seen) {
+    if (!copies_decide(state)) return;
+    if (seen.source == Copy::Absent && seen.destination == Copy::Absent) {
+      EXPECT_EQ(recover(state, seen), E::Lost);
+    }
+  });
+}
+
 /// Plays what the engine does on each answer, from every start, until it ends: an abort removes the
 /// destination's copy and then lets the source go on. At no step do two copies run, and a VM that
 /// had a whole copy still has one.
@@ -206,7 +269,10 @@ TEST(Recover, FollowedToTheEndNeitherDoublesNorLosesTheVm) {
     if (!copies_decide(state)) return;
     if (seen.source == Copy::Running && seen.destination == Copy::Running) return;
     const auto whole = [](Copy copy) { return copy == Copy::Running || copy == Copy::Paused; };
-    const bool had_one = whole(seen.source) || whole(seen.destination);
+    // In post-copy the only copy that may run is the destination's, if the source feeds it.
+    const bool had_one = state == S::PostCopying ? seen.destination == Copy::Running
+                                                 : whole(seen.source) || whole(seen.destination);
+    const S first = state;
     for (int step = 0; step < 4 && !is_final(state); ++step) {
       const E event = recover(state, seen);
       if (event == E::DestinationRuns) {
@@ -215,6 +281,7 @@ TEST(Recover, FollowedToTheEndNeitherDoublesNorLosesTheVm) {
         break;
       }
       if (const auto to = next(state, event)) state = *to;
+      if (event == E::Lost) seen = {Copy::Absent, Copy::Absent};  // what is left is ended
       if (event == E::Abort) {
         seen.destination = Copy::Absent;
         EXPECT_NE(seen.destination, Copy::Running);
@@ -227,7 +294,14 @@ TEST(Recover, FollowedToTheEndNeitherDoublesNorLosesTheVm) {
       EXPECT_TRUE(whole(seen.source) || whole(seen.destination));
     }
     if (state == S::Failed) {
-      EXPECT_EQ(seen.source, Copy::Running);
+      const bool lost = seen.source == Copy::Absent && seen.destination == Copy::Absent;
+      EXPECT_TRUE(seen.source == Copy::Running || lost);
+      if (lost) {
+        EXPECT_FALSE(had_one);
+      }
+      if (first == S::PostCopying) {
+        EXPECT_TRUE(lost);
+      }
     }
   });
 }

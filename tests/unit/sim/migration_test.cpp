@@ -362,9 +362,11 @@ TEST(MigrationChaos, NeverRunsTwice) {
     vm.uuid = "u";
     vm.memory = mebibytes(64);
     ASSERT_TRUE(drivers[0]->start(vm));
-    MigrationTicket ticket{OperationId{"op"}, vm, {}, {}};
+    MigrationTicket ticket{OperationId{"op"}, vm, {}, {}, {}};
+    ticket.sending.strategy = static_cast<Strategy>(seed % (kStrategies - 1));
+    ticket.sending.rate_min = ticket.sending.rate_max = BytesPerSecond{50e6};
     ASSERT_TRUE(drivers[0]->begin_outgoing(ticket, *drivers[1]->prepare_incoming(ticket)));
-    cluster.set_faults({.call_unanswered = 0.2, .switch_breaks = 0.5});
+    cluster.set_faults({.call_unanswered = 0.2, .switch_breaks = 0.5, .post_copy_breaks = 0.3});
     for (int i = 0; i < 100; ++i) {
       clock.advance(std::chrono::microseconds{rng.below(20'000)});
       switch (rng.below(40)) {
@@ -385,6 +387,17 @@ TEST(MigrationChaos, NeverRunsTwice) {
           break;
         case 5:
           static_cast<void>(cluster.boot_host(hosts[rng.below(2)]));
+          break;
+        case 6:
+          if (auto endpoint = drivers[1]->prepare_incoming(ticket)) {
+            static_cast<void>(drivers[0]->begin_outgoing(ticket, *endpoint));
+          }
+          break;
+        case 7:
+          // After a plain switch only who saw both hosts may do this; after post-copy nobody can.
+          if (ticket.sending.strategy == Strategy::PostCopy) {
+            static_cast<void>(drivers[rng.below(2)]->resume(vm.key()));
+          }
           break;
         default:
           break;

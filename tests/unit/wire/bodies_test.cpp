@@ -32,6 +32,7 @@ std::vector<std::string> bad(const std::string& text) {
 }
 
 using testing::ElementsAre;
+using testing::UnorderedElementsAre;
 
 TEST(HostBody, RoundTrip) {
   const HostBody body{HostId{"h1"}, "10.77.0.11:7412"};
@@ -74,15 +75,23 @@ TEST(PoolBody, BadInput) {
 }
 
 TEST(MigrationBody, RoundTripAndDefaults) {
-  const MigrationBody body{HostId{"h3"}, BytesPerSecond{5e7}, Milliseconds{300}, Seconds{60}};
+  const MovePolicy policy{Priority::Manual,  Strategy::Hybrid, BytesPerSecond{5e7},
+                          Milliseconds{300}, Seconds{20},      LimitAction::PostCopy};
+  const MigrationBody body{HostId{"h3"}, policy, Seconds{60}};
   const auto back = good<MigrationBody>(to_text(to_json(body)));
   EXPECT_EQ(back.destination, body.destination);
-  EXPECT_EQ(back.bandwidth_limit, body.bandwidth_limit);
-  EXPECT_EQ(back.downtime_limit, body.downtime_limit);
+  EXPECT_EQ(back.policy.priority, policy.priority);
+  EXPECT_EQ(back.policy.strategy, policy.strategy);
+  EXPECT_EQ(back.policy.bandwidth_limit, policy.bandwidth_limit);
+  EXPECT_EQ(back.policy.downtime_limit, policy.downtime_limit);
+  EXPECT_EQ(back.policy.time_limit, policy.time_limit);
+  EXPECT_EQ(back.policy.at_limit, policy.at_limit);
   EXPECT_EQ(back.timeout, body.timeout);
   const auto least = good<MigrationBody>("{}");
   EXPECT_FALSE(least.destination);
-  EXPECT_FALSE(least.bandwidth_limit);
+  EXPECT_FALSE(least.policy.bandwidth_limit);
+  EXPECT_FALSE(least.policy.strategy);
+  EXPECT_EQ(least.policy.at_limit, LimitAction::Cancel);
   EXPECT_EQ(least.timeout, Seconds{600});
   EXPECT_FALSE(good<MigrationBody>(R"({"destination":null})").destination);
 }
@@ -93,6 +102,9 @@ TEST(MigrationBody, BadInput) {
       bad<MigrationBody>(R"({"bandwidth_limit_bytes_per_s":-1,"downtime_limit_ms":0,
                                      "timeout_s":1e9,"to":"h3"})"),
       ElementsAre("/bandwidth_limit_bytes_per_s", "/downtime_limit_ms", "/timeout_s", "/to"));
+  EXPECT_THAT(
+      bad<MigrationBody>(R"({"strategy":"teleport","at_limit":"explode","time_limit_s":0})"),
+      UnorderedElementsAre("/strategy", "/at_limit", "/time_limit_s"));
 }
 
 TEST(JobBody, RoundTrip) {

@@ -29,6 +29,7 @@ Migration full_migration() {
   m.destination = HostId{"h3"};
   m.bandwidth_limit = BytesPerSecond{5.5e7};
   m.downtime_limit = Milliseconds{300};
+  m.sending.strategy = Strategy::Throttled;
   m.rounds = {{0, Microseconds{0}, Microseconds{1'500'001}, Bytes{200'000'000}, Bytes{77}, 1.5e6},
               {1, Microseconds{1'500'001}, Microseconds{7}, Bytes{77}, Bytes{0}, 0.0}};
   m.memory_total = mebibytes(192);

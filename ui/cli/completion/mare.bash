@@ -26,9 +26,13 @@ _mare() {
     --to|--host|--hosts) COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
+    --strategy)
+      words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy"
+      COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
+    --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
-    --url|--timeout|--bandwidth|--max-downtime|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
@@ -55,8 +59,8 @@ _mare() {
     job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
     job:list) words="--pool --state" ;;
-    migrate:) words="$(_mare_names vm) --to --bandwidth --max-downtime --timeout" ;;
-    migrate:*) words="--to --bandwidth --max-downtime --timeout" ;;
+    migrate:) words="$(_mare_names vm) --to --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
+    migrate:*) words="--to --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
     migration:list) words="--vm" ;;
     migration:show|migration:cancel) words=$(_mare_names migration) ;;
     operation:list) words="--target --kind --unfinished --limit" ;;

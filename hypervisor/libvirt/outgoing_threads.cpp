@@ -1,0 +1,276 @@
+// What the two threads of a migration do: one sits in libvirt's call, the other looks and steers.
+#include <algorithm>
+#include <chrono>
+
+#include "hypervisor/libvirt/copies.h"
+#include "hypervisor/libvirt/domain_xml.h"
+#include "hypervisor/libvirt/outgoing.h"
+#include "hypervisor/libvirt/sending.h"
+
+namespace mare::libvirt {
+namespace {
+
+constexpr auto kSampleEvery = std::chrono::milliseconds{40};
+// libvirt's last event comes on another connection than the call's answer.
+constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
+constexpr double kUsualPage = 4096;
+constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
+
+DomainHandle find(virConnectPtr connection, const std::string& uuid) {
+  return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
+}
+
+/// Owns libvirt's list of named parameters while it is built.
+class Params {
+ public:
+  explicit Params(const MigrateCall& call) {
+    for (const auto& [name, value] : call.parameters) {
+      std::visit([this, name = name](const auto& given) { add(name, given); }, value);
+    }
+  }
+  ~Params() { virTypedParamsFree(list_, count_); }
+  Params(const Params&) = delete;
+  Params& operator=(const Params&) = delete;
+  virTypedParameterPtr list() const { return list_; }
+  unsigned count() const { return static_cast<unsigned>(count_); }
+
+ private:
+  void add(const char* name, const std::string& value) {
+    virTypedParamsAddString(&list_, &count_, &capacity_, name, value.c_str());
+  }
+  void add(const char* name, unsigned long long value) {
+    virTypedParamsAddULLong(&list_, &count_, &capacity_, name, value);
+  }
+  void add(const char* name, int value) {
+    virTypedParamsAddInt(&list_, &count_, &capacity_, name, value);
+  }
+
+  virTypedParameterPtr list_ = nullptr;
+  int count_ = 0;
+  int capacity_ = 0;
+};
+
+Status ask(virDomainPtr domain, const Route& route, const MigrateCall& call) {
+  const Params params(call);
+  const int done = virDomainMigrateToURI3(domain, route.libvirt_uri.c_str(), params.list(),
+                                          params.count(), call.flags);
+  return done == 0 ? ok_status() : Status(last_error("libvirt"));
+}
+
+/// The whole migration, as one libvirt call.
+Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& route) {
+  // Always set: a migration that was cancelled may have left its own.
+  const auto downtime = ticket.downtime_limit.value_or(kUsualDowntime);
+  const auto downtime_ms = std::max<Milliseconds::rep>(1, downtime.count());
+  if (virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(downtime_ms), 0) !=
+      0) {
+    return last_error("the downtime limit can't be set");
+  }
+  const std::string xml =
+      take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
+  if (xml.empty()) return last_error("its description can't be read");
+  return ask(domain, route,
+             call_for(ticket, route, retarget(xml, route.bridge, route.console, route.preload)));
+}
+
+}  // namespace
+
+// --- the caller
+
+void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
+                    const std::string& uri, bool mending) {
+  auto connection = open_connection(uri);
+  const DomainHandle domain = connection ? find(connection->get(), job->ticket.vm.uuid) : nullptr;
+  if (!domain) {
+    const Error why = connection ? last_error("the VM is not here") : connection.error();
+    // Without a copy there is nothing to mend either: the destination tells what came of it.
+    if (!mending || why.code == Code::NotFound)
+      return finish(*shared, *job, OutgoingPhase::Failed, why.message);
+    const std::lock_guard lock(shared->mutex);
+    job->broken = true;
+    job->status.error = why.message;
+    return;
+  }
+  if (mending) {
+    return call_ended(shared, job, domain.get(),
+                      ask(domain.get(), job->route, call_to_mend(job->ticket, job->route)));
+  }
+  {
+    const std::lock_guard lock(shared->mutex);
+    if (shared->closed) return;
+    if (!job->cancel) job->calling = true;
+  }
+  if (!job->calling) return finish(*shared, *job, OutgoingPhase::Cancelled, "cancelled");
+  call_ended(shared, job, domain.get(), migrate(domain.get(), job->ticket, job->route));
+}
+
+void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& job,
+                          virDomainPtr domain, const Status& done) {
+  if (done) {
+    wait_for_figures(*shared, *job);
+    return finish(*shared, *job, OutgoingPhase::Completed, "");
+  }
+  // Not over: the source holds pages that the destination needs.
+  if (in_post_copy(domain) != PostCopy::None) {
+    const std::lock_guard lock(shared->mutex);
+    if (shared->closed) return;
+    job->broken = true;
+    job->switched = true;
+    job->status.phase = OutgoingPhase::PostCopying;
+    job->status.error = done.error().message;
+    shared->log.warn(
+        "libvirt", "post-copy of '" + job->ticket.vm.id.value + "' broke: " + done.error().message);
+    return;
+  }
+  const bool cancelled = done.error().code == Code::Cancelled;
+  finish(*shared, *job, cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
+         done.error().message);
+}
+
+void Outgoing::wait_for_figures(Shared& shared, Job& job) {
+  std::unique_lock lock(shared.mutex);
+  shared.changed.wait_for(lock, kFiguresWithin,
+                          [&] { return shared.closed || job.figures.has_value(); });
+}
+
+void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error) {
+  const std::lock_guard lock(shared.mutex);
+  if (shared.closed) return;  // the clock and the log are gone, and nobody asks any more
+  const auto since_began = [&](MonotonicTime when) {
+    return std::chrono::duration_cast<Microseconds>(when - job.began);
+  };
+  const MonotonicTime now = shared.clock.now();
+  const bool post_copied = job.status.phase == OutgoingPhase::PostCopying;
+  job.ended = now;
+  job.status.phase = phase;
+  job.status.error = error;
+  RoundKeeper::End end;
+  end.elapsed = since_began(now);
+  if (job.paused) end.paused = since_began(*job.paused);
+  if (phase == OutgoingPhase::Completed) {
+    // Without QEMU's own figure: nobody could look after the last round, it sent what was left.
+    job.status.transferred = job.figures && job.figures->transferred > job.status.transferred
+                                 ? job.figures->transferred
+                                 : job.status.transferred + job.status.remaining;
+    job.status.remaining = Bytes{0};
+    // The call tidies up after the VM runs there; the last round was over before.
+    if (job.figures) end.elapsed = std::min(end.elapsed, since_began(job.figures_at));
+    if (job.paused && !post_copied && job.figures && job.figures->downtime) {
+      end.elapsed = std::min(end.elapsed, *end.paused + *job.figures->downtime);
+    }
+  }
+  end.transferred = job.status.transferred;
+  job.rounds.close(end);
+  shared.changed.notify_all();
+  shared.log.info("libvirt", "migration of '" + job.ticket.vm.id.value +
+                                 "': " + std::string(to_string(phase)) +
+                                 (error.empty() ? "" : ", " + error));
+}
+
+// --- the sampler
+
+std::optional<Outgoing::Chores> Outgoing::next_chores(const JobPtr& job) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait_for(lock, kSampleEvery, [&] {
+    return shared_->closed || job->ended.has_value() || job->look_now;
+  });
+  if (shared_->closed || job->ended) return std::nullopt;
+  job->look_now = false;
+  Chores chores;
+  chores.cancel = job->cancel && job->calling && !job->switched;
+  chores.post_copy = job->post_copy && !job->switched && !job->cancel;
+  chores.stop = job->stop && !job->paused && !job->switched && !job->cancel;
+  chores.watch_post_copy = job->switched;
+  return chores;
+}
+
+void Outgoing::sample(const JobPtr& job) {
+  while (const auto chores = next_chores(job)) {
+    auto connection = connection_.get();
+    if (!connection) continue;
+    const DomainHandle domain = find(connection->get(), job->ticket.vm.uuid);
+    if (!domain) {
+      if (last_error_code() == VIR_ERR_NO_DOMAIN) end_if_broken(*job);
+      continue;
+    }
+    // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
+    // would be lost. So everything is asked again and again until it is done.
+    if (!take_sample(*job, domain.get())) continue;
+    do_chores(*job, domain.get(), *chores);
+    control_rate(*job, domain.get());
+  }
+}
+
+/// Nobody sits in a call that could tell of its end.
+void Outgoing::end_if_broken(Job& job) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!job.broken || job.ended || shared_->closed) return;
+    job.broken = false;
+  }
+  finish(*shared_, job, OutgoingPhase::Failed, "the VM's copy here ended in post-copy");
+}
+
+void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
+  if (chores.cancel) {
+    virDomainAbortJob(domain);
+    return;
+  }
+  if (chores.stop && virDomainSuspend(domain) == 0) on_paused(job.ticket.vm.uuid);
+  if (chores.post_copy && virDomainMigrateStartPostCopy(domain, 0) == 0) {
+    const std::lock_guard lock(shared_->mutex);
+    job.switched = true;
+  }
+  // The event may have been missed; only the domain's state says that there is no way back.
+  if (chores.watch_post_copy && in_post_copy(domain) == PostCopy::Going) {
+    on_post_copy(job.ticket.vm.uuid);
+  }
+}
+
+/// False when it is not being sent at this moment.
+bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
+  JobStats stats;
+  if (!stats.read(domain, 0) || !stats.sending()) return false;
+  const auto page = static_cast<double>(stats.natural(VIR_DOMAIN_JOB_MEMORY_PAGE_SIZE));
+  const auto pages = static_cast<double>(stats.natural(VIR_DOMAIN_JOB_MEMORY_DIRTY_RATE));
+  RoundKeeper::Sample sample;
+  sample.iteration = stats.natural(VIR_DOMAIN_JOB_MEMORY_ITERATION);
+  sample.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
+  sample.remaining = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_REMAINING)};
+  sample.dirty_bytes_per_s = pages * (page > 0 ? page : kUsualPage);
+  const Bytes total{stats.natural(VIR_DOMAIN_JOB_MEMORY_TOTAL)};
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed || job.ended) return false;
+  if (total.count == 0) return true;  // nothing was sent yet
+  sample.elapsed = std::chrono::duration_cast<Microseconds>(shared_->clock.now() - job.began);
+  job.rounds.add(sample);
+  job.status.memory_total = total;
+  job.status.transferred = sample.transferred;
+  job.status.remaining = sample.remaining;
+  job.status.dirty_bytes_per_s = sample.dirty_bytes_per_s;
+  // QEMU counts from 1: the first round after so many whole ones.
+  const Sending& sending = job.ticket.sending;
+  if (sending.strategy == Strategy::Hybrid &&
+      sample.iteration > static_cast<unsigned long long>(std::max(1, sending.pre_copy_rounds))) {
+    job.post_copy = true;
+  }
+  return true;
+}
+
+void Outgoing::control_rate(Job& job, virDomainPtr domain) {
+  BytesPerSecond rate;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    const auto& rounds = job.rounds.rounds();
+    if (!job.rate || job.paused || rounds.size() < 2 || rounds.size() == job.rated_rounds) return;
+    const Round& before = rounds[rounds.size() - 2];
+    const Round& now = rounds.back();
+    if (now.remaining.count == 0 && now.sent.count == 0) return;  // no sample of it yet
+    job.rated_rounds = rounds.size();
+    // What the round has sent already was dirtied in the one before as well.
+    rate = job.rate->next_round(now.remaining + now.sent, before.duration);
+  }
+  virDomainMigrateSetMaxSpeed(domain, static_cast<unsigned long>(mebibytes_per_s(rate)), 0);
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,107 @@
+#include "hypervisor/libvirt/sending.h"
+
+#include <libvirt/libvirt.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hypervisor/rate_control.h"
+
+namespace mare::libvirt {
+namespace {
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+void add_throttle(const Sending& sending, MigrateCall& call) {
+  call.flags |= VIR_MIGRATE_AUTO_CONVERGE;
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_AUTO_CONVERGE_INITIAL,
+                               sending.throttle_initial_percent);
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_AUTO_CONVERGE_INCREMENT,
+                               sending.throttle_step_percent);
+}
+
+/// zstd at its lowest level: it is faster than most links, and higher ones gain little on memory.
+void add_compression(const Sending& sending, MigrateCall& call) {
+  call.flags |= VIR_MIGRATE_PARALLEL;
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS, sending.channels);
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_COMPRESSION, std::string("zstd"));
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_COMPRESSION_ZSTD_LEVEL, 1);
+}
+
+void add_bandwidth(const MigrationTicket& ticket, MigrateCall& call) {
+  const Sending& sending = ticket.sending;
+  if (sending.strategy == Strategy::RateControlled) {
+    const auto first = RateController(sending, Milliseconds{0}).rate();
+    call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH, mebibytes_per_s(first));
+  } else if (ticket.bandwidth_limit) {
+    call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH,
+                                 mebibytes_per_s(*ticket.bandwidth_limit));
+  }
+  if (ticket.bandwidth_limit && may_post_copy(sending)) {
+    call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY,
+                                 mebibytes_per_s(*ticket.bandwidth_limit));
+  }
+}
+
+Status refuse(const std::string& what, int value, int low, int high) {
+  if (value >= low && value <= high) return ok_status();
+  return make_error(Code::InvalidArgument, what + " can't be " + std::to_string(value),
+                    "give " + std::to_string(low) + " to " + std::to_string(high));
+}
+
+}  // namespace
+
+bool may_post_copy(const Sending& sending) {
+  return sending.strategy == Strategy::PostCopy || sending.strategy == Strategy::Hybrid ||
+         sending.allow_post_copy;
+}
+
+unsigned long long mebibytes_per_s(BytesPerSecond rate) {
+  return static_cast<unsigned long long>(std::max(1.0, std::floor(rate.value / kMib)));
+}
+
+MigrateCall call_for(const MigrationTicket& ticket, const Route& route, const std::string& xml) {
+  MigrateCall call;
+  // Not persistent: a definition that stays behind could be started a second time by hand.
+  call.flags = VIR_MIGRATE_PEER2PEER;
+  // Without this flag libvirt pauses the VM first, and lets it go on at whichever end it comes to.
+  if (ticket.sending.strategy != Strategy::StopAndCopy) call.flags |= VIR_MIGRATE_LIVE;
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_URI, route.data_uri);
+  if (!xml.empty()) call.parameters.emplace_back(VIR_MIGRATE_PARAM_DEST_XML, xml);
+  if (ticket.sending.strategy == Strategy::Throttled) add_throttle(ticket.sending, call);
+  if (ticket.sending.strategy == Strategy::Compressed) add_compression(ticket.sending, call);
+  if (may_post_copy(ticket.sending)) call.flags |= VIR_MIGRATE_POSTCOPY;
+  add_bandwidth(ticket, call);
+  return call;
+}
+
+MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route) {
+  MigrateCall call;
+  call.flags =
+      VIR_MIGRATE_PEER2PEER | VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY | VIR_MIGRATE_POSTCOPY_RESUME;
+  call.parameters.emplace_back(VIR_MIGRATE_PARAM_URI, route.data_uri);
+  if (ticket.bandwidth_limit) {
+    call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY,
+                                 mebibytes_per_s(*ticket.bandwidth_limit));
+  }
+  return call;
+}
+
+Status check(const Sending& sending) {
+  if (sending.strategy == Strategy::Compressed) {
+    if (sending.allow_post_copy) {
+      return make_error(Code::Unsupported, "compressed channels can't be switched to post-copy");
+    }
+    return refuse("the number of channels", sending.channels, 1, 16);
+  }
+  if (sending.strategy == Strategy::Hybrid) {
+    return refuse("the number of rounds", sending.pre_copy_rounds, 1, 10);
+  }
+  if (sending.strategy == Strategy::Throttled) {
+    auto initial = refuse("the first throttle", sending.throttle_initial_percent, 1, 99);
+    return initial ? refuse("the throttle's step", sending.throttle_step_percent, 1, 99) : initial;
+  }
+  return ok_status();
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,33 @@
+// A strategy as what libvirt is asked for. Pure.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "hypervisor/driver.h"
+#include "hypervisor/libvirt/route.h"
+
+namespace mare::libvirt {
+
+/// The flags of virDomainMigrateToURI3 and its named parameters, with libvirt's own types.
+struct MigrateCall {
+  using Value = std::variant<int, unsigned long long, std::string>;
+  unsigned flags = 0;
+  std::vector<std::pair<const char*, Value>> parameters;
+};
+
+/// `xml`: the domain as the destination is to have it, "" if it needs no change.
+MigrateCall call_for(const MigrationTicket& ticket, const Route& route, const std::string& xml);
+/// Takes up a post-copy that broke.
+MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route);
+
+/// May this migration be switched to post-copy?
+bool may_post_copy(const Sending& sending);
+/// libvirt counts in whole MiB/s and takes 0 for no limit.
+unsigned long long mebibytes_per_s(BytesPerSecond rate);
+/// Refuses knobs that libvirt or QEMU would misread.
+Status check(const Sending& sending);
+
+}  // namespace mare::libvirt

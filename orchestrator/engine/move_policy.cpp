@@ -1,0 +1,96 @@
+#include "orchestrator/engine/move_policy.h"
+
+#include <nlohmann/json.hpp>
+
+namespace mare::engine {
+namespace {
+using nlohmann::json;
+
+constexpr double kLeastBandwidth = 1024 * 1024;       // libvirt counts in MiB/s
+constexpr std::int64_t kMostDowntime_ms = 2'000'000;  // QEMU's own limit
+constexpr double kMostTime_s = 86400;
+// Rate control without a limit of the user's: up to 1 Gbit/s, and from a tenth of it.
+constexpr BytesPerSecond kUsualRate{125e6};
+constexpr double kFirstRate = 0.1;
+
+template <typename T>
+std::optional<T> number(const json& from, const char* name) {
+  const auto found = from.find(name);
+  if (found == from.end() || !found->is_number()) return std::nullopt;
+  return found->get<T>();
+}
+
+std::string word(const json& from, const char* name) {
+  const auto found = from.find(name);
+  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace
+
+std::string text_of(const MovePolicy& policy) {
+  json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
+  if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
+  if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
+  if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
+  if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  return out.dump();
+}
+
+MovePolicy move_policy_from(const std::string& text) {
+  MovePolicy out;
+  const json from = json::parse(text, nullptr, false);
+  if (!from.is_object()) return out;
+  out.priority = priority_from(word(from, "priority")).value_or(out.priority);
+  out.at_limit = limit_action_from(word(from, "at_limit")).value_or(out.at_limit);
+  out.strategy = strategy_from(word(from, "strategy"));
+  if (auto limit = number<double>(from, "bandwidth_limit_bytes_per_s")) {
+    out.bandwidth_limit = BytesPerSecond{*limit};
+  }
+  if (auto limit = number<std::int64_t>(from, "downtime_limit_ms")) {
+    out.downtime_limit = Milliseconds{*limit};
+  }
+  if (auto limit = number<double>(from, "time_limit_s")) out.time_limit = Seconds{*limit};
+  return out;
+}
+
+Status check(const MovePolicy& policy) {
+  if (policy.bandwidth_limit && policy.bandwidth_limit->value < kLeastBandwidth) {
+    return field_error("bandwidth_limit_bytes_per_s",
+                       "a bandwidth limit under 1 MiB/s can't be set",
+                       "give at least 1048576, or leave it out");
+  }
+  if (policy.downtime_limit &&
+      (policy.downtime_limit->count() < 1 || policy.downtime_limit->count() > kMostDowntime_ms)) {
+    return field_error("downtime_limit_ms",
+                       "a downtime limit of " + std::to_string(policy.downtime_limit->count()) +
+                           " ms can't be set",
+                       "give 1 to 2000000, or leave it out");
+  }
+  if (policy.time_limit &&
+      (policy.time_limit->count() <= 0 || policy.time_limit->count() > kMostTime_s)) {
+    return field_error(
+        "time_limit_s",
+        "a time limit of " + std::to_string(policy.time_limit->count()) + " s can't be set",
+        "give more than 0 and at most 86400, or leave it out");
+  }
+  if (policy.strategy == Strategy::CheckpointRestart) {
+    return field_error("strategy", "a VM can't be moved by checkpoint-restart yet",
+                       "stop-and-copy has the same effect");
+  }
+  if (policy.strategy == Strategy::Compressed && policy.at_limit == LimitAction::PostCopy) {
+    return field_error("at_limit", "a compressed migration can't be switched to post-copy",
+                       "choose stop-and-copy or cancel, or another strategy");
+  }
+  return ok_status();
+}
+
+Sending sending_for(const MovePolicy& policy) {
+  Sending out;
+  out.strategy = policy.strategy.value_or(Strategy::PreCopy);
+  out.rate_max = policy.bandwidth_limit.value_or(kUsualRate);
+  out.rate_min = BytesPerSecond{out.rate_max.value * kFirstRate};
+  out.allow_post_copy = policy.time_limit && policy.at_limit == LimitAction::PostCopy;
+  return out;
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,21 @@
+// What a user asked of a move, as an operation keeps it, and what that comes to.
+#pragma once
+
+#include <string>
+
+#include "orchestrator/core/result.h"
+#include "orchestrator/model/forecast.h"
+
+namespace mare::engine {
+
+/// JSON; what it does not hold reads as the default.
+std::string text_of(const MovePolicy& policy);
+MovePolicy move_policy_from(const std::string& text);
+
+/// InvalidArgument names the field of the request that can't be granted.
+Status check(const MovePolicy& policy);
+
+/// The strategy that the policy names, plain pre-copy if it names none, with usual knobs.
+Sending sending_for(const MovePolicy& policy);
+
+}  // namespace mare::engine

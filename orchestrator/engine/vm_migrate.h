@@ -1,0 +1,122 @@
+// vm.migrate: reserve, send, switch, announce, verify; and back if it can't be. The table and the
+// decision after a crash are in orchestrator/model/migration_state.h; here is only the acting.
+//
+// One rule stands above the others: the VM's row names the host whose copy is the true one, it
+// changes in the same transaction that enters Committed, or PostCopying, and nothing else changes
+// it. A copy elsewhere is ended, never resumed.
+//
+// vm_migrate.cpp: up to the sending. vm_migrate_send.cpp: while the source sends.
+// vm_migrate_look.cpp: what is true, and the ways back. vm_migrate_arrive.cpp: after the switch.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "orchestrator/engine/migration_probe.h"
+#include "orchestrator/engine/task.h"
+#include "orchestrator/model/forecast.h"
+#include "orchestrator/model/migration_state.h"
+
+namespace mare::engine {
+
+class VmMigrate final : public Task {
+ public:
+  using Task::Task;
+
+  void enter(bool recovered) override;
+  void on_cancel() override;
+
+ private:
+  using State = MigrationState;
+  using Event = MigrationEvent;
+
+  State state() const;
+  /// Reads the rows that everything below needs; they do not change while this operation holds the
+  /// VM.
+  bool load();
+  VmKey key() const { return {vm_.id, vm_.uuid}; }
+  bool step(Event event, const std::string& detail, const Also& also = {});
+  Result<MigrationTicket> ticket();
+
+  // Up to the sending: nothing was sent, so a restart just goes on.
+  void reserve();
+  void refuse(const Error& error);
+  void prepare();
+
+  // While the source sends.
+  void send();
+  void poll();
+  void polled(Result<OutgoingStatus> status);
+  void watch_limits(const OutgoingStatus& status);
+  void force(LimitAction how);
+  void cancel_sending(const std::string& why);
+  void source_is_silent(const Error& error);
+  void keep(const OutgoingStatus& status);
+  void save_record();
+  /// True when the row says PostCopying.
+  bool enter_post_copy();
+  void post_copying(const OutgoingStatus& status);
+  void mend();
+  void look_at_starved();
+
+  // What is true, and the ways back.
+  void look();
+  void look_at_destination(Result<VmObservation> source);
+  void decide(CopyPair seen);
+  bool is_patient(CopyPair seen);
+  MonotonicTime looking_for();
+  void ask_operator(const std::string& what);
+  void lost(CopyPair seen);
+  void record_loss(CopyPair seen);
+  void abort(const Error& error);
+  void abort_after_look(const std::string& what);
+  void abort_step();
+  void wait_until_quiet();
+  void still_sending();
+  void discard_at_destination();
+  void abort_again(CopyPair seen);
+  void back_at_source();
+  std::string why_aborted() const;
+
+  // After the switch.
+  void commit_destination();
+  void complete();
+  void announce();
+  void arrived(const ArrivalReport& report);
+  void verify(const std::string& trouble);
+  void done(const std::string& trouble);
+  void start_probe();
+  void stop_probe();
+
+  static Outcome outcome_of(const Error& error) {
+    return error.code == Code::Cancelled ? Outcome::Cancelled : Outcome::Failed;
+  }
+  bool may_post_copy() const {
+    const Strategy strategy = migration_.sending.strategy;
+    return strategy == Strategy::PostCopy || strategy == Strategy::Hybrid ||
+           migration_.sending.allow_post_copy;
+  }
+
+  Vm vm_;
+  Migration migration_;
+  MovePolicy policy_;
+  IncomingEndpoint endpoint_;
+  std::shared_ptr<MigrationProbe> probe_;
+  std::string note_;  // why it is ending, when it ends badly
+  std::optional<Code> note_code_;
+  std::string console_;
+  bool sends_ = false;    // the source answered that it does
+  bool gave_up_ = false;  // the source was asked to stop
+  bool forced_ = false;   // the source was asked to end it by the policy's action
+  bool paused_ = false;   // the source's copy was seen paused
+  double best_ = 0;
+  Microseconds sent_for_{0};  // as the source told last
+  int looks_ = 0;
+  std::optional<MonotonicTime> silent_since_;
+  std::optional<MonotonicTime> looking_since_;
+  std::optional<MonotonicTime> starved_since_;
+  MonotonicTime kept_at_{0};
+};
+
+}  // namespace mare::engine

@@ -1,0 +1,229 @@
+// What is true of a migration whose sending is over or in doubt, and the ways back: the
+// destination's copy goes first, then the source goes on.
+#include "orchestrator/engine/vm_migrate.h"
+
+namespace mare::engine {
+namespace {
+// A host that looks odd for a moment (the source's copy not yet gone, the destination's just
+// running) is looked at this often before a person is asked.
+constexpr int kLooks = 20;
+constexpr auto kLookAgain = std::chrono::milliseconds{500};
+}  // namespace
+
+void VmMigrate::look() {
+  ++looks_;
+  call_host<Result<VmObservation>>(
+      migration_.source, [key = key()](Driver& driver) { return driver.observe(key); },
+      [this](Result<VmObservation> source) {
+        if (source && source->sending && state() != State::Aborting) {
+          looks_ = 0;
+          start_probe();
+          return after(settings().poll, [this] { poll(); });
+        }
+        look_at_destination(std::move(source));
+      });
+}
+
+void VmMigrate::look_at_destination(Result<VmObservation> source) {
+  call_host<Result<VmObservation>>(
+      migration_.destination, [key = key()](Driver& driver) { return driver.observe(key); },
+      [this, source](Result<VmObservation> destination) {
+        CopyPair seen;
+        if (source) seen.source = source->copy;
+        if (destination) seen.destination = destination->copy;
+        // A source that never stopped its copy never handed it over, whatever the silent host
+        // has.
+        const bool never_paused = source && source->copy == Copy::Running && note_code_ &&
+                                  !paused_ && state() != State::Switching &&
+                                  state() != State::PostCopying;
+        if (!destination && never_paused && looks_ > kLooks / 2) {
+          seen.destination = Copy::Absent;
+        }
+        decide(seen);
+      });
+}
+
+void VmMigrate::decide(CopyPair seen) {
+  const Event event = mare::recover(state(), seen);
+  const std::string what = "source " + std::string(to_string(seen.source)) + ", destination " +
+                           std::string(to_string(seen.destination));
+  switch (event) {
+    case Event::DestinationRuns:
+      return commit_destination();
+    case Event::SourceRuns:
+      return back_at_source();
+    case Event::Abort:
+      if (state() == State::Aborting) return abort_again(seen);
+      return abort_after_look(what);
+    case Event::Lost:
+    case Event::Ambiguous:
+    case Event::Reserve:
+    case Event::StartPreCopy:
+    case Event::Switch:
+    case Event::PostCopy:
+    case Event::Announced:
+      break;
+  }
+  if (is_patient(seen)) {
+    after(kLookAgain, [this] {
+      if (state() == State::Aborting) return abort_step();
+      look();
+    });
+    return;
+  }
+  if (event == Event::Lost) return lost(seen);
+  ask_operator(what);
+}
+
+bool VmMigrate::is_patient(CopyPair seen) {
+  const bool unknown = seen.source == Copy::Unknown || seen.destination == Copy::Unknown;
+  return unknown ? looking_for() < settings().unreachable_timeout : looks_ < kLooks;
+}
+
+MonotonicTime VmMigrate::looking_for() {
+  if (!looking_since_) looking_since_ = clock().now();
+  return clock().now() - *looking_since_;
+}
+
+void VmMigrate::abort_after_look(const std::string& what) {
+  if (note_.empty()) note_ = "the sending ended without a result (" + what + ")";
+  abort(make_error(note_code_.value_or(Code::Internal), note_));
+}
+
+void VmMigrate::ask_operator(const std::string& what) {
+  Vm row = vm_;
+  row.state = VmState::Lost;
+  row.reason = "migration unclear: " + what;
+  const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) +
+                             "; look at both hosts, end one copy, then 'mare vm stop --force'";
+  stop_probe();
+  finish(to_string(Event::Ambiguous), to_string(State::NeedsOperator), Outcome::NeedsOperator,
+         reason, std::string(to_string(Code::OutcomeUnknown)),
+         [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return put_vm(tx, clock(), row);
+         });
+}
+
+/// What is left of it can never run, so it is ended before the row says that the VM is gone.
+void VmMigrate::lost(CopyPair seen) {
+  call_host<Status>(
+      migration_.destination, [key = key()](Driver& driver) { return driver.destroy(key); },
+      [this, seen](Status there) {
+        call_host<Status>(
+            migration_.source, [key = key()](Driver& driver) { return driver.destroy(key); },
+            [this, seen, there](Status here) {
+              // A host that went silent in this moment: what is true is asked again.
+              if (!there || !here) return after(kLookAgain, [this] { look(); });
+              record_loss(seen);
+            });
+      });
+}
+
+void VmMigrate::record_loss(CopyPair seen) {
+  Vm row = vm_;
+  row.state = VmState::Failed;
+  row.host.reset();
+  row.reason = "its copies are gone from both hosts";
+  if (state() == State::PostCopying) {
+    row.reason =
+        seen.destination == Copy::Absent
+            ? "its copy on '" + migration_.destination.value +
+                  "' ended in post-copy, when it was whole nowhere else"
+            : "'" + migration_.source.value + "' lost the pages that post-copy had not sent";
+  }
+  stop_probe();
+  finish(to_string(Event::Lost), to_string(State::Failed), Outcome::Failed,
+         "the VM is lost: " + row.reason + (note_.empty() ? "" : "; " + note_) +
+             "; start it again with 'mare vm start'",
+         std::string(to_string(Code::Internal)), [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return put_vm(tx, clock(), row);
+         });
+}
+
+void VmMigrate::abort(const Error& error) {
+  note_ = error.text();
+  note_code_ = error.code;
+  looks_ = 0;
+  looking_since_.reset();
+  if (step(Event::Abort, note_)) abort_step();
+}
+
+void VmMigrate::abort_step() {
+  call_host<Status>(
+      migration_.source, [key = key()](Driver& driver) { return driver.cancel_outgoing(key); },
+      [this](Status) { wait_until_quiet(); });
+}
+
+void VmMigrate::wait_until_quiet() {
+  call_host<Result<VmObservation>>(
+      migration_.source, [key = key()](Driver& driver) { return driver.observe(key); },
+      [this](Result<VmObservation> source) {
+        if (source && source->sending) return still_sending();
+        // The destination's copy may be the one that counts by now: only the source could tell.
+        if (!source && may_post_copy()) return look();
+        discard_at_destination();
+      });
+}
+
+/// A cancel that came too late for a post-copy changes nothing more.
+void VmMigrate::still_sending() {
+  call_host<Result<OutgoingStatus>>(
+      migration_.source, [key = key()](Driver& driver) { return driver.outgoing(key); },
+      [this](Result<OutgoingStatus> status) {
+        if (!status || status->phase != OutgoingPhase::PostCopying) {
+          return after(settings().poll, [this] { abort_step(); });
+        }
+        if (enter_post_copy()) poll();
+      });
+}
+
+void VmMigrate::discard_at_destination() {
+  // Leaves a copy that runs: then the switch won the race, and the look below finds it.
+  call_host<Status>(
+      migration_.destination,
+      [key = key()](Driver& driver) { return driver.discard_incoming(key); },
+      [this](Status) { look(); });
+}
+
+/// The destination's copy is known not to run; the source's may be paused still.
+void VmMigrate::abort_again(CopyPair seen) {
+  if (seen.source == Copy::Paused && seen.destination == Copy::Absent) {
+    call_host<Status>(
+        migration_.source, [key = key()](Driver& driver) { return driver.resume(key); },
+        [this](Status) { after(settings().poll, [this] { look(); }); });
+    return;
+  }
+  after(settings().poll, [this] { abort_step(); });
+}
+
+void VmMigrate::back_at_source() {
+  Vm row = vm_;
+  row.state = VmState::Running;
+  row.host = migration_.source;
+  stop_probe();
+  if (note_.empty()) note_ = why_aborted();
+  const bool cancelled = operation().cancel_requested || note_code_ == Code::Cancelled;
+  const bool by_user = operation().cancel_requested;
+  finish(to_string(Event::SourceRuns), to_string(State::Failed),
+         by_user ? Outcome::Cancelled : Outcome::Failed,
+         note_ + "; the VM runs on '" + migration_.source.value + "' as before",
+         std::string(to_string(cancelled ? Code::Cancelled : note_code_.value_or(Code::Internal))),
+         [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return put_vm(tx, clock(), row);
+         });
+}
+
+std::string VmMigrate::why_aborted() const {
+  auto lines = query<std::vector<OperationEvent>>(
+      store(), [&](const store::Reader& r) { return r.history(operation().id); });
+  if (!lines) return lines.error().text();
+  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
+    if (line->to == to_string(State::Aborting)) return line->detail;
+  }
+  return "aborted";
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,226 @@
+// While the source sends: progress, limits, and post-copy from its switch to its last page.
+#include <algorithm>
+
+#include "orchestrator/engine/vm_migrate.h"
+
+namespace mare::engine {
+namespace {
+constexpr auto kProgressEvery = std::chrono::milliseconds{500};
+// A post-copy that broke is tried to mend this often, and given up after so long: until then the VM
+// stands still, and nothing is lost.
+constexpr auto kMendEvery = std::chrono::seconds{2};
+constexpr auto kStarvesFor = std::chrono::minutes{10};
+constexpr int kAbsencesBelieved = 3;
+}  // namespace
+
+void VmMigrate::send() {
+  auto made = ticket();
+  if (!made) return abort(made.error());
+  start_probe();
+  call_host<Status>(
+      migration_.source,
+      [ticket = *made, endpoint = endpoint_](Driver& driver) {
+        return driver.begin_outgoing(ticket, endpoint);
+      },
+      [this](Status begun) {
+        if (begun) return poll();
+        // It may have begun all the same: only a look at both hosts tells.
+        note_ = begun.error().during("host '" + migration_.source.value + "' can't send").text();
+        note_code_ = begun.error().code;
+        look();
+      });
+}
+
+void VmMigrate::poll() {
+  call_host<Result<OutgoingStatus>>(
+      migration_.source, [key = key()](Driver& driver) { return driver.outgoing(key); },
+      [this](Result<OutgoingStatus> status) { polled(std::move(status)); });
+}
+
+void VmMigrate::polled(Result<OutgoingStatus> status) {
+  if (!status) return source_is_silent(status.error());
+  silent_since_.reset();
+  if (status->phase != OutgoingPhase::None) keep(*status);
+  sends_ = true;
+  switch (status->phase) {
+    case OutgoingPhase::PreCopying:
+      watch_limits(*status);
+      return after(settings().poll, [this] { poll(); });
+    case OutgoingPhase::Switching:
+      if (state() == State::PreCopying && !step(Event::Switch, "")) return;
+      watch_limits(*status);
+      return after(settings().poll / 4, [this] { poll(); });
+    case OutgoingPhase::PostCopying:
+      if (enter_post_copy()) post_copying(*status);
+      return;
+    case OutgoingPhase::Completed:
+      return look();
+    case OutgoingPhase::Failed:
+      note_ = "host '" + migration_.source.value + "': " + status->error;
+      note_code_ = Code::Internal;
+      return look();
+    case OutgoingPhase::Cancelled:
+      if (note_.empty()) note_ = "cancelled";
+      note_code_ = gave_up_ || operation().cancel_requested ? Code::Cancelled : Code::Internal;
+      return look();
+    case OutgoingPhase::None:
+      return look();
+  }
+}
+
+void VmMigrate::watch_limits(const OutgoingStatus& status) {
+  if (gave_up_) return;
+  if (operation().cancel_requested) return cancel_sending("cancelled by the user");
+  if (clock().wall_now() > operation().deadline) {
+    return cancel_sending("it did not end within its time limit");
+  }
+  if (!policy_.time_limit || forced_ || status.elapsed < *policy_.time_limit) return;
+  if (policy_.at_limit == LimitAction::Cancel) {
+    return cancel_sending("it did not end within the policy's time limit");
+  }
+  force(policy_.at_limit);
+}
+
+void VmMigrate::force(LimitAction how) {
+  forced_ = true;
+  call_host<Status>(
+      migration_.source,
+      [key = key(), how](Driver& driver) { return driver.force_outgoing(key, how); },
+      [this, how](Status asked) {
+        if (asked) return;
+        const Code code = asked.error().code;
+        const bool never = code == Code::Unsupported || code == Code::FailedPrecondition;
+        // Not answered, or not yet possible: the poll goes on and asks again.
+        if (!never) {
+          forced_ = false;
+          return;
+        }
+        cancel_sending("it reached its time limit, and " + std::string(to_string(how)) +
+                       " is not possible: " + asked.error().text());
+      });
+}
+
+void VmMigrate::cancel_sending(const std::string& why) {
+  gave_up_ = true;
+  note_ = why;
+  note_code_ = Code::Cancelled;
+  call_host<Status>(
+      migration_.source, [key = key()](Driver& driver) { return driver.cancel_outgoing(key); },
+      [this](Status asked) {
+        // Not answered: the poll goes on and asks again.
+        if (!asked) gave_up_ = false;
+      });
+}
+
+void VmMigrate::source_is_silent(const Error& error) {
+  if (!silent_since_) silent_since_ = clock().now();
+  if (clock().now() - *silent_since_ > settings().unreachable_timeout) {
+    note_ = "host '" + migration_.source.value + "' does not answer: " + error.text();
+    note_code_ = Code::Unavailable;
+    return look();
+  }
+  after(settings().poll * 5, [this] { poll(); });
+}
+
+/// Shows and keeps how far it is.
+void VmMigrate::keep(const OutgoingStatus& status) {
+  if (!status.rounds.empty()) migration_.rounds = status.rounds;
+  if (status.memory_total.count > 0) migration_.memory_total = status.memory_total;
+  migration_.transferred = std::max(migration_.transferred, status.transferred);
+  sent_for_ = status.elapsed;
+  migration_.remaining = status.remaining;
+  paused_ = paused_ || status.paused_at.count() != 0;
+  const double total = static_cast<double>(migration_.memory_total.count);
+  const double left = static_cast<double>(status.remaining.count);
+  // Remaining grows again with every round; a bar that went back would be worse than one that
+  // waits.
+  if (total > 0) best_ = std::max(best_, std::min(0.99, 1.0 - left / total));
+  progress(best_);
+  if (clock().now() - kept_at_ < kProgressEvery) return;
+  kept_at_ = clock().now();
+  save_record();
+  save_progress();
+}
+
+void VmMigrate::save_record() {
+  // Figures on the way may be lost: the last ones are committed with the end.
+  (void)store().write([&](store::Transaction& tx) { return tx.put(migration_); });
+}
+
+// --- post-copy
+
+bool VmMigrate::enter_post_copy() {
+  if (state() == State::PostCopying) return true;
+  auto source = host(migration_.source);
+  if (!source) {
+    again();
+    return false;
+  }
+  Vm row = vm_;
+  row.host = migration_.destination;
+  const auto also = [&](store::Transaction& tx) -> Status {
+    if (auto done = tx.put(migration_); !done) return done;
+    // The row's host accounts for its memory from here on; what the source holds is still there.
+    const Bytes held = vm_.memory + source->vm_overhead;
+    if (auto done = tx.reserve({operation().id, migration_.source, held}); !done) return done;
+    return put_vm(tx, clock(), row);
+  };
+  if (!step(Event::PostCopy, "the VM runs on " + migration_.destination.value, also)) return false;
+  vm_ = row;
+  paused_ = true;
+  looks_ = 0;
+  looking_since_.reset();
+  note_.clear();
+  note_code_.reset();
+  return true;
+}
+
+void VmMigrate::post_copying(const OutgoingStatus& status) {
+  if (status.error.empty()) {
+    starved_since_.reset();
+    looks_ = 0;
+    return after(settings().poll, [this] { poll(); });
+  }
+  note_ = "host '" + migration_.source.value + "': " + status.error;
+  note_code_ = Code::Unavailable;
+  if (!starved_since_) {
+    starved_since_ = clock().now();
+    log().warn("engine", operation().id.value + ": post-copy broke: " + status.error);
+  }
+  mend();
+}
+
+/// Both hosts are asked again, as at the beginning: the same calls take up what broke.
+void VmMigrate::mend() {
+  auto made = ticket();
+  if (!made) return after(kMendEvery, [this] { poll(); });
+  call_host<Result<IncomingEndpoint>>(
+      migration_.destination,
+      [ticket = *made](Driver& driver) { return driver.prepare_incoming(ticket); },
+      [this, ticket = *made](Result<IncomingEndpoint> endpoint) {
+        if (!endpoint) return look_at_starved();
+        call_host<Status>(
+            migration_.source,
+            [ticket, endpoint = *endpoint](Driver& driver) {
+              return driver.begin_outgoing(ticket, endpoint);
+            },
+            [this](Status) { look_at_starved(); });
+      });
+}
+
+/// Without its copy at the destination there is nothing left to mend.
+void VmMigrate::look_at_starved() {
+  call_host<Result<VmObservation>>(
+      migration_.destination, [key = key()](Driver& driver) { return driver.observe(key); },
+      [this](Result<VmObservation> destination) {
+        const Copy copy = destination ? destination->copy : Copy::Unknown;
+        looks_ = copy == Copy::Absent ? looks_ + 1 : 0;
+        if (looks_ >= kAbsencesBelieved) return lost({Copy::Paused, Copy::Absent});
+        if (starved_since_ && clock().now() - *starved_since_ > kStarvesFor) {
+          return ask_operator("post-copy broke, and its pages are still at the source");
+        }
+        after(kMendEvery, [this] { poll(); });
+      });
+}
+
+}  // namespace mare::engine

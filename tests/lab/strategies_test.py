@@ -1,0 +1,133 @@
+"""Every strategy once, with a job whose memory is checked to the last page, and the ways in which each can be stopped."""
+
+from __future__ import annotations
+
+import unittest
+
+from lib.cluster import Cluster, Json
+from lib.migtest import MigTest, Shape
+from lib.waiting import wait_until
+
+POOL = "strat"
+STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy")
+# It rewrites its memory faster than this link carries: without a limit such a migration does not end.
+BUSY = Shape(ranks=2, iterations=400, size_mib=64, wws_mib=48, interval_ms=20)
+
+
+class StrategiesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.cluster.restore()
+        cls.cluster.without_pools()
+        cls.vms = cls.cluster.ensure_pool(POOL, 2)
+
+    def setUp(self) -> None:
+        self.cluster.restore()
+        self.vms = self.cluster.ensure_pool(POOL, 2)
+
+    def tearDown(self) -> None:
+        for job in self.cluster.items("jobs"):
+            if job["state"] in ("queued", "starting", "running"):
+                self.cluster.mare("job", "cancel", job["id"], check=False)
+
+    def test_each_moves_a_rank_and_the_job_ends_right(self) -> None:
+        job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=600))
+        job.wait_for_iterations(5)
+        vm = job.vms()[1]
+        for strategy in STRATEGIES:
+            with self.subTest(strategy=strategy):
+                source = self.cluster.host_of(vm)
+                destination = self.cluster.another_host(source)
+                record = self.cluster.migrate(vm, destination, strategy=strategy)
+                self.assertEqual(record["strategy"], strategy)
+                self.assertEqual(self.cluster.assert_runs_once(vm), destination)
+                job.assert_advances()
+                self.assert_rounds(record)
+        job.assert_right()
+        for name in self.vms:
+            self.cluster.assert_clean(name)
+
+    def assert_rounds(self, record: Json) -> None:
+        """They follow each other, and end within the migration."""
+        self.assertTrue(record["rounds"], record)
+        for before, after in zip(record["rounds"], record["rounds"][1:]):
+            self.assertGreaterEqual(after["started_ms"] + 1, before["started_ms"] + before["duration_ms"], record)
+            if before["remaining_bytes"] > 0:
+                self.assertGreater(after["sent_bytes"], 0, record)
+        self.assertGreater(record["transferred_bytes"], 4 << 20, record)
+        self.assertIsNotNone(record["total_time_ms"], record)
+
+    def test_the_command_line_names_a_strategy(self) -> None:
+        vm = self.vms[0]
+        destination = self.cluster.another_host(self.cluster.host_of(vm))
+        self.cluster.mare("migrate", vm, "--to", destination, "--strategy", "compressed", "--wait")
+        self.assertEqual(self.cluster.assert_runs_once(vm), destination)
+        self.assertEqual(self.cluster.items(f"migrations?vm={vm}")[0]["strategy"], "compressed")
+
+    def begin_slow(self, strategy: str, **options: Json) -> tuple[MigTest, str, str, Json]:
+        """A migration at 100 Mbit/s that is under way."""
+        job = MigTest(self.cluster, POOL, BUSY)
+        job.wait_for_iterations(3)
+        vm = job.vms()[1]
+        source = self.cluster.host_of(vm)
+        self.cluster.lab("rate", "100mbit")
+        body = {"destination": self.cluster.another_host(source), "strategy": strategy, **options}
+        return job, vm, source, self.cluster.submit("POST", f"vms/{vm}/migrations", body)
+
+    def wait_state(self, operation: Json, state: str) -> Json:
+        return wait_until(lambda: (row := self.cluster.get(f"operations/{operation['id']}"))["state"] == state and row,
+                          f"{operation['id']} is {state}", patience_s=60, period_s=0.05)
+
+    def test_at_the_time_limit_each_action_ends_what_would_not(self) -> None:
+        for action in ("cancel", "stop-and-copy", "post-copy"):
+            with self.subTest(action=action):
+                job, vm, source, operation = self.begin_slow("pre-copy", time_limit_s=6, at_limit=action)
+                ended = self.cluster.ended(operation["id"])
+                self.assertEqual(ended["outcome"], "failed" if action == "cancel" else "succeeded", ended["reason"])
+                self.assertEqual(self.cluster.assert_runs_once(vm) == source, action == "cancel")
+                self.cluster.lab("rate", "1gbit")
+                job.assert_advances()
+                job.assert_right()
+                self.cluster.assert_clean(vm)
+
+    def test_a_cancel_before_the_switch_leaves_the_vm_where_it_was(self) -> None:
+        for strategy in ("pre-copy", "throttled", "rate-controlled"):
+            with self.subTest(strategy=strategy):
+                job, vm, source, operation = self.begin_slow(strategy)
+                self.wait_state(operation, "PreCopying")
+                self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
+                self.cluster.finish(operation, "cancelled")
+                self.assertEqual(self.cluster.assert_runs_once(vm), source)
+                self.cluster.lab("rate", "1gbit")
+                job.assert_right()
+
+    def test_post_copy_has_no_way_back_and_is_mended_when_it_breaks(self) -> None:
+        job, vm, source, operation = self.begin_slow("post-copy")
+        self.wait_state(operation, "PostCopying")
+        refused = self.cluster.api("POST", f"migrations/{operation['id']}:cancel", {})
+        self.assertEqual(refused.status, 409, refused.body)
+        # libvirt breaks the connection between the two QEMUs, as a cut link does in the end.
+        self.cluster.virsh(source, "domjobabort", vm, "--postcopy")
+        self.cluster.finish(operation)
+        self.assertNotEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_right()
+        self.cluster.assert_clean(vm)
+
+    def test_a_link_cut_in_pre_copy_leaves_the_vm_at_its_source(self) -> None:
+        job, vm, source, operation = self.begin_slow("pre-copy")
+        self.wait_state(operation, "PreCopying")
+        destination = self.cluster.get(f"migrations/{operation['id']}")["destination"]
+        self.addCleanup(self.cluster.lab, "exec", "sw", "--", "ip", "link", "set", destination, "up")
+        self.cluster.lab("exec", "sw", "--", "ip", "link", "set", destination, "down")
+        # libvirt notices by its keep-alive.
+        self.cluster.finish(operation, "failed")
+        self.cluster.lab("exec", "sw", "--", "ip", "link", "set", destination, "up")
+        self.cluster.lab("rate", "1gbit")
+        self.assertEqual(self.cluster.assert_runs_once(vm), source)
+        job.assert_right()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,75 @@
+#include "orchestrator/engine/move_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace mare::engine {
+namespace {
+
+TEST(MovePolicy, EveryFieldIsKept) {
+  MovePolicy policy;
+  policy.priority = Priority::ByDeadline;
+  policy.strategy = Strategy::RateControlled;
+  policy.bandwidth_limit = BytesPerSecond{12.5e6};
+  policy.downtime_limit = Milliseconds{250};
+  policy.time_limit = Seconds{7.5};
+  policy.at_limit = LimitAction::StopAndCopy;
+  const auto back = move_policy_from(text_of(policy));
+  EXPECT_EQ(back.priority, policy.priority);
+  EXPECT_EQ(back.strategy, policy.strategy);
+  EXPECT_EQ(back.bandwidth_limit, policy.bandwidth_limit);
+  EXPECT_EQ(back.downtime_limit, policy.downtime_limit);
+  EXPECT_EQ(back.time_limit, policy.time_limit);
+  EXPECT_EQ(back.at_limit, policy.at_limit);
+}
+
+/// Operations of an earlier version kept nothing.
+TEST(MovePolicy, WhatIsMissingIsTheDefault) {
+  for (const char* text :
+       {"", "force", "[]", "{}", R"({"strategy":"teleport","time_limit_s":"x"})"}) {
+    const auto policy = move_policy_from(text);
+    EXPECT_FALSE(policy.strategy) << text;
+    EXPECT_FALSE(policy.time_limit) << text;
+    EXPECT_EQ(policy.at_limit, LimitAction::Cancel) << text;
+  }
+}
+
+TEST(MovePolicy, OfNoStrategyPlainPreCopyComes) {
+  EXPECT_EQ(sending_for({}).strategy, Strategy::PreCopy);
+  EXPECT_FALSE(sending_for({}).allow_post_copy);
+}
+
+TEST(MovePolicy, PostCopyAtTheLimitIsAllowedFromTheStart) {
+  MovePolicy policy;
+  policy.at_limit = LimitAction::PostCopy;
+  EXPECT_FALSE(sending_for(policy).allow_post_copy) << "there is no limit to reach";
+  policy.time_limit = Seconds{10};
+  EXPECT_TRUE(sending_for(policy).allow_post_copy);
+}
+
+TEST(MovePolicy, RateControlKeepsWithinTheBandwidthLimit) {
+  MovePolicy policy;
+  policy.strategy = Strategy::RateControlled;
+  policy.bandwidth_limit = BytesPerSecond{40e6};
+  const auto sending = sending_for(policy);
+  EXPECT_EQ(sending.rate_max, *policy.bandwidth_limit);
+  EXPECT_LT(sending.rate_min, sending.rate_max);
+  EXPECT_GT(sending.rate_min.value, 0);
+}
+
+TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {
+  MovePolicy policy;
+  EXPECT_TRUE(check(policy).ok());
+  policy.downtime_limit = Milliseconds{0};
+  EXPECT_EQ(check(policy).error().field, "downtime_limit_ms");
+  policy = {};
+  policy.strategy = Strategy::CheckpointRestart;
+  EXPECT_EQ(check(policy).error().field, "strategy");
+  policy = {};
+  policy.strategy = Strategy::Compressed;
+  EXPECT_TRUE(check(policy).ok());
+  policy.at_limit = LimitAction::PostCopy;
+  EXPECT_EQ(check(policy).error().field, "at_limit");
+}
+
+}  // namespace
+}  // namespace mare::engine

@@ -1,0 +1,122 @@
+#include "hypervisor/libvirt/sending.h"
+
+#include <gtest/gtest.h>
+#include <libvirt/libvirt.h>
+
+namespace mare::libvirt {
+namespace {
+
+const Route kRoute{"qemu+tcp://10.0.0.2/system", "tcp://10.0.0.2", "br0", "/c/x.log", false};
+
+MigrationTicket with(Strategy strategy) {
+  MigrationTicket ticket;
+  ticket.sending.strategy = strategy;
+  return ticket;
+}
+
+const MigrateCall::Value* find(const MigrateCall& call, const std::string& name) {
+  for (const auto& [known, value] : call.parameters) {
+    if (name == known) return &value;
+  }
+  return nullptr;
+}
+
+template <typename T>
+T value_of(const MigrateCall& call, const std::string& name) {
+  const auto* value = find(call, name);
+  EXPECT_NE(value, nullptr) << name;
+  if (value == nullptr || !std::holds_alternative<T>(*value)) return T{};
+  return std::get<T>(*value);
+}
+
+TEST(CallFor, EveryStrategyAsksForItselfAndNothingElse) {
+  constexpr unsigned kSpecial = VIR_MIGRATE_LIVE | VIR_MIGRATE_AUTO_CONVERGE |
+                                VIR_MIGRATE_PARALLEL | VIR_MIGRATE_POSTCOPY |
+                                VIR_MIGRATE_POSTCOPY_RESUME | VIR_MIGRATE_COMPRESSED;
+  const std::pair<Strategy, unsigned> expected[] = {
+      {Strategy::PreCopy, VIR_MIGRATE_LIVE},
+      {Strategy::RateControlled, VIR_MIGRATE_LIVE},
+      {Strategy::Throttled, VIR_MIGRATE_LIVE | VIR_MIGRATE_AUTO_CONVERGE},
+      {Strategy::Compressed, VIR_MIGRATE_LIVE | VIR_MIGRATE_PARALLEL},
+      {Strategy::PostCopy, VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY},
+      {Strategy::Hybrid, VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY},
+      {Strategy::StopAndCopy, 0U},
+  };
+  for (const auto& [strategy, flags] : expected) {
+    const auto call = call_for(with(strategy), kRoute, "<domain/>");
+    EXPECT_EQ(call.flags & kSpecial, flags) << to_string(strategy);
+    EXPECT_TRUE(call.flags & VIR_MIGRATE_PEER2PEER);
+    EXPECT_FALSE(call.flags & VIR_MIGRATE_PERSIST_DEST);
+    EXPECT_EQ(value_of<std::string>(call, VIR_MIGRATE_PARAM_URI), kRoute.data_uri);
+    EXPECT_EQ(value_of<std::string>(call, VIR_MIGRATE_PARAM_DEST_XML), "<domain/>");
+  }
+}
+
+TEST(CallFor, KnobsGoWithTheTypesThatLibvirtWants) {
+  auto throttled = with(Strategy::Throttled);
+  throttled.sending.throttle_initial_percent = 30;
+  throttled.sending.throttle_step_percent = 15;
+  auto call = call_for(throttled, kRoute, "");
+  EXPECT_EQ(value_of<int>(call, VIR_MIGRATE_PARAM_AUTO_CONVERGE_INITIAL), 30);
+  EXPECT_EQ(value_of<int>(call, VIR_MIGRATE_PARAM_AUTO_CONVERGE_INCREMENT), 15);
+  EXPECT_EQ(find(call, VIR_MIGRATE_PARAM_DEST_XML), nullptr);
+
+  auto compressed = with(Strategy::Compressed);
+  compressed.sending.channels = 4;
+  call = call_for(compressed, kRoute, "");
+  EXPECT_EQ(value_of<int>(call, VIR_MIGRATE_PARAM_PARALLEL_CONNECTIONS), 4);
+  EXPECT_EQ(value_of<std::string>(call, VIR_MIGRATE_PARAM_COMPRESSION), "zstd");
+  EXPECT_EQ(value_of<int>(call, VIR_MIGRATE_PARAM_COMPRESSION_ZSTD_LEVEL), 1);
+}
+
+TEST(CallFor, ABandwidthLimitHoldsInPostCopyToo) {
+  auto ticket = with(Strategy::PreCopy);
+  EXPECT_EQ(find(call_for(ticket, kRoute, ""), VIR_MIGRATE_PARAM_BANDWIDTH), nullptr);
+  ticket.bandwidth_limit = BytesPerSecond{5.9 * 1024 * 1024};
+  auto call = call_for(ticket, kRoute, "");
+  EXPECT_EQ(value_of<unsigned long long>(call, VIR_MIGRATE_PARAM_BANDWIDTH), 5U);
+  EXPECT_EQ(find(call, VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY), nullptr);
+  ticket.sending.allow_post_copy = true;
+  call = call_for(ticket, kRoute, "");
+  EXPECT_EQ(value_of<unsigned long long>(call, VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY), 5U);
+  EXPECT_TRUE(call.flags & VIR_MIGRATE_POSTCOPY);
+}
+
+TEST(CallFor, RateControlBeginsAtItsLowestRate) {
+  auto ticket = with(Strategy::RateControlled);
+  ticket.sending.rate_min = BytesPerSecond{3.0 * 1024 * 1024};
+  ticket.sending.rate_max = BytesPerSecond{90.0 * 1024 * 1024};
+  ticket.bandwidth_limit = BytesPerSecond{50.0 * 1024 * 1024};
+  const auto call = call_for(ticket, kRoute, "");
+  EXPECT_EQ(value_of<unsigned long long>(call, VIR_MIGRATE_PARAM_BANDWIDTH), 3U);
+}
+
+TEST(CallToMend, TakesUpAPostCopy) {
+  const auto call = call_to_mend(with(Strategy::Hybrid), kRoute);
+  EXPECT_TRUE(call.flags & VIR_MIGRATE_POSTCOPY);
+  EXPECT_TRUE(call.flags & VIR_MIGRATE_POSTCOPY_RESUME);
+  EXPECT_EQ(value_of<std::string>(call, VIR_MIGRATE_PARAM_URI), kRoute.data_uri);
+}
+
+TEST(CheckSending, KnobsThatWouldBeMisreadAreRefused) {
+  Sending sending;
+  EXPECT_TRUE(check(sending).ok());
+  sending.strategy = Strategy::Compressed;
+  sending.channels = 0;
+  EXPECT_EQ(check(sending).error().code, Code::InvalidArgument);
+  sending.channels = 2;
+  EXPECT_TRUE(check(sending).ok());
+  sending.allow_post_copy = true;
+  EXPECT_EQ(check(sending).error().code, Code::Unsupported);
+  sending = {};
+  sending.strategy = Strategy::Throttled;
+  sending.throttle_initial_percent = 100;
+  EXPECT_FALSE(check(sending).ok());
+  sending = {};
+  sending.strategy = Strategy::Hybrid;
+  sending.pre_copy_rounds = 0;
+  EXPECT_FALSE(check(sending).ok());
+}
+
+}  // namespace
+}  // namespace mare::libvirt
