@@ -20,7 +20,9 @@ namespace {
 class Remote : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto tls = load_tls(pki().issue("h1"), "h1", clock_.wall_now());
+    // Made before the clock is read: else it may not be valid yet.
+    const auto paths = pki().issue("h1");
+    auto tls = load_tls(paths, "h1", clock_.wall_now());
     ASSERT_TRUE(tls.ok()) << tls.error().text();
     ServerOptions options;
     options.listen = {"127.0.0.1", 0};
