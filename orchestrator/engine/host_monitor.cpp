@@ -192,7 +192,7 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   const bool same = row && row->uuid == copy.key.uuid;
   const bool true_one_runs = same && row->host && row->state == VmState::Running;
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
-  const bool left_over = same && !row->host && copy.copy == Copy::Paused && !copy.sending;
+  const bool left_over = same && !row->host && copy.copy == Copy::Paused;
   const bool to_end = true_one_runs || left_over;
   if (to_end) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);
