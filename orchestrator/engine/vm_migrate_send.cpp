@@ -219,7 +219,7 @@ void VmMigrate::look_at_starved() {
         const Copy copy = destination ? destination->copy : Copy::Unknown;
         looks_ = copy == Copy::Absent ? looks_ + 1 : 0;
         if (looks_ >= kAbsencesBelieved) return lost({Copy::Paused, Copy::Absent});
-        const MonotonicTime patience = can_mend_ ? kStarvesFor : settings().unreachable_timeout;
+        const Seconds patience = can_mend_ ? Seconds{kStarvesFor} : settings().unreachable_timeout;
         if (starved_since_ && clock().now() - *starved_since_ > patience) {
           return ask_operator("post-copy broke, and its pages are still at the source");
         }
