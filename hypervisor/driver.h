@@ -164,7 +164,8 @@ class Driver {
   /// on this host announces the VM's address by itself at the moment that the copy begins to run.
   virtual Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) = 0;
   /// Source: starts sending; ok if this operation's migration is running already, or has ended
-  /// here. A post-copy that broke is taken up again, also by an agent that was restarted since.
+  /// here. A post-copy that broke is taken up again, also by an agent that was restarted since;
+  /// Unsupported where the hypervisor can't.
   /// Conflict: another migration of the VM runs. NotFound: no such copy here.
   virtual Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) = 0;
   /// Source: how far it is. Kept for a while after the end; None after a restart with nothing

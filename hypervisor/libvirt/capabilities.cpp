@@ -16,6 +16,7 @@ constexpr unsigned long kQemu9 = 9'000'000;
 constexpr unsigned long kLibvirtZstd = 9'004'000;
 // Before 8.5 libvirt can't mend a post-copy whose connection broke.
 constexpr unsigned long kLibvirtMends = 8'005'000;
+constexpr unsigned long kLibvirtMendsNoMore = 11'002'000;
 
 std::string between(const std::string& text, std::string_view before, std::string_view after,
                     std::size_t from) {
@@ -70,6 +71,13 @@ std::vector<Strategy> strategies_of(const Machinery& machinery) {
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+std::string why_no_mending(bool accelerated, unsigned long libvirt_version) {
+  if (libvirt_version >= kLibvirtMendsNoMore) {
+    return "libvirt " + version_text(libvirt_version) + " can't take up a post-copy that broke";
+  }
+  return accelerated ? "" : "an emulated guest in a post-copy that broke can't be reached";
 }
 
 std::string emulator_in(const std::string& capabilities) {

@@ -28,6 +28,12 @@ struct Machinery {
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);
 
+/// Can a post-copy that broke be taken up again? "" or the reason why not. Since 11.2 libvirt's
+/// daemon at the destination ends with a segmentation fault when it is asked to
+/// (qemuProcessIncomingDefNew, seen in 11.3.0); and the monitor of an emulated guest that waits for
+/// a page answers nobody, so QEMU can't be asked past libvirt either.
+std::string why_no_mending(bool accelerated, unsigned long libvirt_version);
+
 /// From the text of libvirt's capabilities: the emulator of this architecture, "" if there is none.
 std::string emulator_in(const std::string& capabilities);
 /// Does libvirt run QEMU as root?

@@ -259,7 +259,7 @@ class LibvirtDriver final : public Driver {
     const VmKey vm = ticket.vm.key();
     auto route = Route::parse(to.uri);
     if (outgoing_.knows(vm.uuid, ticket.operation)) {
-      return route ? outgoing_.mend(ticket, *route) : ok_status();
+      return route ? outgoing_.mend(ticket, *route, why_no_mending()) : ok_status();
     }
     if (!route) return route.error();
     if (auto can = can_move(ticket.sending); !can) return can;
@@ -274,7 +274,9 @@ class LibvirtDriver final : public Driver {
     auto seen = look_at(domain->get(), arrivals_.expected(vm.uuid));
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent || seen->copy == Copy::Incoming) return no_copy(vm);
-    if (seen->post_copy == PostCopy::Broken) return outgoing_.mend(ticket, *route);
+    if (seen->post_copy == PostCopy::Broken) {
+      return outgoing_.mend(ticket, *route, why_no_mending());
+    }
     if (seen->sending || outgoing_.running(vm.uuid)) {
       return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being migrated already");
     }
@@ -457,6 +459,13 @@ class LibvirtDriver final : public Driver {
                         "host '" + options_.host_name + "' does not offer post-copy");
     }
     return ok_status();
+  }
+
+  std::string why_no_mending() {
+    auto connection = connection_.get();
+    unsigned long library = 0;
+    if (!connection || virConnectGetLibVersion(connection->get(), &library) != 0) return "";
+    return libvirt::why_no_mending(accelerated_, library);
   }
 
   /// A copy whose pages stayed at a source that is out of reach can't go on.

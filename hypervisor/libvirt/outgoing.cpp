@@ -55,7 +55,8 @@ Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
   return begun;
 }
 
-Status Outgoing::mend(const MigrationTicket& ticket, const Route& route) {
+Status Outgoing::mend(const MigrationTicket& ticket, const Route& route,
+                      const std::string& why_not) {
   std::vector<JobPtr> over;
   std::thread returned;
   Status begun = ok_status();
@@ -63,7 +64,11 @@ Status Outgoing::mend(const MigrationTicket& ticket, const Route& route) {
     const std::lock_guard lock(shared_->mutex);
     over = take_old_locked(ticket.vm.uuid, ticket.operation);
     const auto known = shared_->jobs.find(ticket.vm.uuid);
-    if (known == shared_->jobs.end()) {
+    const bool unknown = known == shared_->jobs.end();
+    const bool broken = unknown || (known->second->broken && !known->second->ended);
+    if (broken && !why_not.empty()) {
+      begun = make_error(Code::Unsupported, why_not);
+    } else if (unknown) {
       begun = begin_locked(ticket, route, true);
     } else if (JobPtr job = known->second; job->broken && !job->ended) {
       job->broken = false;

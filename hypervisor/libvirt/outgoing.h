@@ -33,7 +33,8 @@ class Outgoing {
   /// Idempotent for an operation, also after its end: a late repetition must not send the VM again.
   Status begin(const MigrationTicket& ticket, const Route& route);
   /// Takes up a post-copy that broke, known here or not. Ok if its pages go already.
-  Status mend(const MigrationTicket& ticket, const Route& route);
+  /// Unsupported, with that reason, if `why_not` is not "".
+  Status mend(const MigrationTicket& ticket, const Route& route, const std::string& why_not);
   /// What this process knows; phase None if nothing.
   OutgoingStatus status(const std::string& uuid);
   /// Does a migration that this process began run still?

@@ -195,7 +195,7 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   const bool has_ended =
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
-  const bool left_over = same && !row->host && copy.copy == Copy::Paused && !copy.sending;
+  const bool left_over = same && !row->host && copy.copy == Copy::Paused;
   const bool must_go = true_one_runs || has_ended || left_over || (row && !same);
   if (must_go) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);

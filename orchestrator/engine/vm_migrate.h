@@ -116,6 +116,8 @@ class VmMigrate final : public Task {
   std::optional<MonotonicTime> silent_since_;
   std::optional<MonotonicTime> looking_since_;
   std::optional<MonotonicTime> starved_since_;
+  Bytes fed_until_;  // sent when post-copy was last seen broken
+  bool can_mend_ = true;
   MonotonicTime kept_at_{0};
 };
 

@@ -183,10 +183,10 @@ void VmMigrate::post_copying(const OutgoingStatus& status) {
   }
   note_ = "host '" + migration_.source.value + "': " + status.error;
   note_code_ = Code::Unavailable;
-  if (!starved_since_) {
-    starved_since_ = clock().now();
-    log().warn("engine", operation().id.value + ": post-copy broke: " + status.error);
-  }
+  if (!starved_since_) log().warn("engine", operation().id.value + ": " + note_);
+  // Pages may come all the same: what broke may be only the management's connection.
+  if (!starved_since_ || status.transferred > fed_until_) starved_since_ = clock().now();
+  fed_until_ = status.transferred;
   mend();
 }
 
@@ -204,7 +204,11 @@ void VmMigrate::mend() {
             [ticket, endpoint = *endpoint](Driver& driver) {
               return driver.begin_outgoing(ticket, endpoint);
             },
-            [this](Status) { look_at_starved(); });
+            [this](Status tried) {
+              can_mend_ = tried.ok() || tried.error().code != Code::Unsupported;
+              if (!can_mend_) note_ += "; " + tried.error().text();
+              look_at_starved();
+            });
       });
 }
 
@@ -216,7 +220,8 @@ void VmMigrate::look_at_starved() {
         const Copy copy = destination ? destination->copy : Copy::Unknown;
         looks_ = copy == Copy::Absent ? looks_ + 1 : 0;
         if (looks_ >= kAbsencesBelieved) return lost({Copy::Paused, Copy::Absent});
-        if (starved_since_ && clock().now() - *starved_since_ > kStarvesFor) {
+        const Seconds patience = can_mend_ ? Seconds{kStarvesFor} : settings().unreachable_timeout;
+        if (starved_since_ && clock().now() - *starved_since_ > patience) {
           return ask_operator("post-copy broke, and its pages are still at the source");
         }
         after(kMendEvery, [this] { poll(); });

@@ -61,6 +61,12 @@ TEST(Capabilities, OldQemuMovesEmulatedGuestsOnlyWhileTheyStandStill) {
   EXPECT_TRUE(offers(with_kvm, Strategy::PreCopy));
 }
 
+TEST(Capabilities, APostCopyIsMendedOnlyWhereThatWasSeenToHold) {
+  EXPECT_EQ(why_no_mending(true, 10'000'000), "");
+  EXPECT_NE(why_no_mending(true, 11'003'000).find("11.3.0"), std::string::npos);
+  EXPECT_NE(why_no_mending(false, 10'000'000), "");
+}
+
 constexpr const char* kCapabilities =
     R"(<capabilities><host><secmodel><model>none</model></secmodel>
 <secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+64055:+994</baselabel>
