@@ -104,6 +104,11 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_live_migration(value.live_migration);
   out.set_live_migration_why(value.live_migration_why);
   out.set_agent_version(value.agent_version);
+  for (const Strategy strategy : value.strategies) {
+    out.add_strategies(std::string(to_string(strategy)));
+  }
+  out.set_dirty_log(value.dirty_log);
+  out.set_dirty_log_why(value.dirty_log_why);
   return out;
 }
 
@@ -117,6 +122,12 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.live_migration = value.live_migration();
   out.live_migration_why = value.live_migration_why();
   out.agent_version = value.agent_version();
+  // A strategy of a newer agent that this version does not know can't be asked for.
+  for (const auto& name : value.strategies()) {
+    if (const auto strategy = strategy_from(name)) out.strategies.push_back(*strategy);
+  }
+  out.dirty_log = value.dirty_log();
+  out.dirty_log_why = value.dirty_log_why();
   return out;
 }
 
