@@ -127,8 +127,10 @@ std::optional<Descriptor> ours_of(const Process& process) {
 
 /// Everything but its file: the descriptor is ready and the RAM is under it.
 Status prepare(int uffd, bool fresh, const Mapping& ram) {
-  if (fresh && !initialize(uffd)) return lacks("userfaultfd without asynchronous protection");
+  // Whether its failure is the kernel's, or another agent was quicker, the next call tells.
+  if (fresh) static_cast<void>(initialize(uffd));
   if (enlist(uffd, ram.start, ram.size())) return ok_status();
+  if (errno == EINVAL) return lacks("userfaultfd without asynchronous protection");
   if (errno == EBUSY) {
     return make_error(Code::FailedPrecondition, "QEMU itself watches its RAM at this moment");
   }

@@ -23,14 +23,22 @@ constexpr seconds kRetry{1};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
-/// The first write to a page after the arming: measured 0.5 to 1.2 us (docs/dirty-log.md).
-constexpr nanoseconds kFault{1000};
+/// The first write to a page after the arming: measured 0.8 to 1.2 us (docs/dirty-log.md).
+constexpr nanoseconds kFault{1200};
+/// Pages are armed, and read, one after the other. A point is kept only if that took less than this
+/// part of its time: on a busy host a 50 ms point may be worth nothing.
+constexpr int kExactness = 4;
 /// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
 constexpr int kCostLimitPercent = 1;
 constexpr std::uint64_t kPageBytes = 4096;
 
 Microseconds micro(nanoseconds span) {
   return std::chrono::duration_cast<Microseconds>(span);
+}
+
+/// How long a cycle of that cost must last.
+Microseconds bounded(Microseconds length, nanoseconds cost) {
+  return std::max(length, micro(cost * (100 / kCostLimitPercent)));
 }
 
 double in_seconds(nanoseconds span) {
@@ -89,7 +97,8 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   for (const auto& cycle : vm.cycles) {
     out.cycles.push_back(cycle.seen);
     cost += in_seconds(cycle.cost());
-    time += in_seconds(cycle.length);
+    // A running one will last so long that it costs no more than the limit.
+    time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, cycle.cost()));
   }
   out.heat = vm.heat;
   out.cost_fraction = time > 0 ? cost / time : 0;
@@ -144,7 +153,7 @@ Status Watcher::begin_cycle(Vm& vm) {
   // Pages are armed one after the other.
   cycle.began = before + (after - before) / 2;
   cycle.progress_then = *progress;
-  cycle.scanning = after - before;
+  cycle.arming = cycle.scanning = after - before;
   const std::lock_guard lock(mutex_);
   const bool first = vm.cycles.empty();
   if (!first && vm.cycles.back().whole) {
@@ -172,6 +181,7 @@ Status Watcher::take_point(Vm& vm) {
 void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                         MonotonicTime after) {
   Cycle& cycle = vm.cycles.back();
+  cycle.scanning += after - before;
   DirtyPoint point;
   point.wall = micro(before + (after - before) / 2 - cycle.began);
   point.progress = reading.progress - cycle.progress_then;
@@ -182,20 +192,19 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
     point.progress = std::max(point.progress, last.progress);
     point.unique = std::max(point.unique, last.unique);
   }
-  cycle.seen.points.push_back(point);
-  cycle.scanning += after - before;
+  const bool exact = (cycle.arming + (after - before)) * kExactness < point.wall;
+  if (exact) cycle.seen.points.push_back(point);
   const auto next = std::find_if(kPoints.begin(), kPoints.end(),
                                  [&](milliseconds at) { return at > point.wall; });
-  if (next != kPoints.end() && *next <= cycle.length) {
+  cycle.whole = next == kPoints.end() || *next > cycle.length;
+  if (cycle.whole || !vm.heat_of_whole_cycle) vm.heat = reading.heat;
+  vm.heat_of_whole_cycle = vm.heat_of_whole_cycle || cycle.whole;
+  if (!cycle.whole) {
     vm.due = cycle.began + *next;
-    if (!vm.heat_of_whole_cycle) vm.heat = reading.heat;
     return;
   }
-  cycle.whole = true;
-  cycle.length = std::max(cycle.length, micro(cycle.cost() * (100 / kCostLimitPercent)));
+  cycle.length = bounded(cycle.length, cycle.cost());
   vm.due = std::max(after, cycle.began + cycle.length);
-  vm.heat = reading.heat;
-  vm.heat_of_whole_cycle = true;
 }
 
 void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {

@@ -58,7 +58,8 @@ class Watcher {
     MonotonicTime began{0};
     Microseconds progress_then{0};
     Microseconds length{0};  // as planned; at its end, until the next one began
-    std::chrono::nanoseconds scanning{0};
+    std::chrono::nanoseconds arming{0};
+    std::chrono::nanoseconds scanning{0};  // the arming included
     bool whole = false;
     std::chrono::nanoseconds cost() const;
   };

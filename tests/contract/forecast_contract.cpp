@@ -96,6 +96,9 @@ TEST_P(DriverContract, AVmThatIsNotHereHasNoProfile) {
 }
 
 TEST_P(DriverContract, ALinkIsMeasuredBothWays) {
+  if (GetParam().name == "libvirt") {
+    GTEST_SKIP() << "these drivers run beside the hosts' networks, and can't listen in them";
+  }
   for (const int from : {0, 1}) {
     auto sink = at(1 - from).open_link_sink();
     ASSERT_TRUE(is_ok(sink));
