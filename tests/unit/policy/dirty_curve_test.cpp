@@ -1,0 +1,211 @@
+#include "orchestrator/policy/dirty_curve.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "orchestrator/core/rng.h"
+#include "orchestrator/policy/statistics.h"
+
+namespace mare::policy {
+namespace {
+
+constexpr double kMega = 1e6;
+
+Microseconds micro(double s) {
+  return Microseconds{std::llround(s * 1e6)};
+}
+
+/// A cycle of a guest that runs `share` of the time and has written d(progress) bytes.
+DirtyCycle cycle(double share, const std::function<double(double)>& d, double until = 64) {
+  DirtyCycle out;
+  for (const double wall : {0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 64.0}) {
+    if (wall > until) break;
+    out.points.push_back(
+        {micro(wall), micro(wall * share), Bytes{static_cast<std::uint64_t>(d(wall * share))}});
+  }
+  return out;
+}
+
+MemoryProfile profile(std::vector<DirtyCycle> cycles) {
+  MemoryProfile out;
+  out.total = Bytes{200'000'000};
+  out.zero = Bytes{50'000'000};
+  out.cycles = std::move(cycles);
+  return out;
+}
+
+double random_writer(double progress) {
+  return 64 * kMega * (1 - std::exp(-progress / 5));
+}
+
+TEST(Statistics, ByHand) {
+  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
+  EXPECT_DOUBLE_EQ(quantile({0, 10}, 0.25), 2.5);
+  EXPECT_DOUBLE_EQ(quantile({}, 0.5), 0);
+  EXPECT_DOUBLE_EQ(robust_deviation({5}), 0);
+  // Deviations 0, 1, 1, 2, 2: half within 1 (1.483), 8 of 10 within 2 (1.561).
+  EXPECT_NEAR(robust_deviation({1, 2, 3, 4, 5}), 2 / 1.2816, 1e-9);
+}
+
+TEST(MonotoneCurve, PassesThroughItsKnotsAndNeverFalls) {
+  const MonotoneCurve curve({{0, 0}, {1, 5}, {2, 4}, {4, 10}});
+  EXPECT_DOUBLE_EQ(curve.at(1), 5);
+  EXPECT_DOUBLE_EQ(curve.at(2), 5);  // 4 would have been a fall
+  EXPECT_DOUBLE_EQ(curve.at(1.5), 5);
+  EXPECT_DOUBLE_EQ(curve.at(4), 10);
+  EXPECT_DOUBLE_EQ(curve.at(6), 15);  // the last slope
+  EXPECT_DOUBLE_EQ(curve.at(-1), 0);
+}
+
+TEST(MonotoneCurve, FollowsTheBendOfARandomWriter) {
+  std::vector<MonotoneCurve::Knot> knots{{0, 0}};
+  for (const double x : {0.5, 1.0, 2.0, 5.0, 10.0, 20.0}) knots.push_back({x, random_writer(x)});
+  const MonotoneCurve curve(knots);
+  // Straight lines would be 4.6% low there.
+  EXPECT_NEAR(curve.at(3.5) / random_writer(3.5), 1, 0.01);
+}
+
+TEST(DirtyCurve, IsOverProgressWhateverTheShare) {
+  const auto full = DirtyCurve::from(profile({cycle(1, random_writer)}));
+  const auto half = DirtyCurve::from(profile({cycle(0.5, random_writer)}));
+  EXPECT_NEAR(half.share(), 0.5, 1e-6);
+  for (const double p : {0.5, 3.0, 12.0, 30.0}) {
+    EXPECT_NEAR(half.bytes(p) / full.bytes(p), 1, 0.02) << p;
+  }
+  EXPECT_NEAR(half.dirty_rate(10), half.bytes(5) / 10, 1);
+}
+
+TEST(DirtyCurve, TakesTheMedianOfItsCycles) {
+  const auto times = [](double factor) {
+    return cycle(1, [factor](double p) { return factor * p * kMega; });
+  };
+  const MemoryProfile seen = profile({times(1), times(1.1), times(9)});
+  EXPECT_NEAR(DirtyCurve::from(seen).bytes(10), 11 * kMega, 1);
+  EXPECT_LT(DirtyCurve::from(seen, Band::Low).bytes(10), 11 * kMega);
+  EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(10), 11 * kMega);
+}
+
+TEST(DirtyCurve, ASingleCycleHasAStatedSpread) {
+  const MemoryProfile seen = profile({cycle(1, [](double p) { return p * kMega; })});
+  EXPECT_NEAR(DirtyCurve::from(seen, Band::High).bytes(10), 10 * kMega * (1 + 1.96 * 0.1), 1);
+}
+
+TEST(DirtyCurve, AnUnfinishedCycleDoesNotShortenIt) {
+  const auto d = [](double p) { return p * kMega; };
+  const auto curve = DirtyCurve::from(profile({cycle(1, d), cycle(1, d, 1)}));
+  EXPECT_NEAR(curve.bytes(40), 40 * kMega, 1);
+}
+
+TEST(DirtyCurve, GoesOnByItsLastSlopeUpToTheMemory) {
+  const auto curve = DirtyCurve::from(profile({cycle(1, [](double p) { return p * kMega; })}));
+  EXPECT_NEAR(curve.bytes(100), 100 * kMega, 1);
+  EXPECT_DOUBLE_EQ(curve.bytes(1e6), 200 * kMega);
+  EXPECT_EQ(curve.progress_for(201 * kMega), DirtyCurve::kNever);
+  EXPECT_NEAR(curve.progress_for(30 * kMega), 30, 1e-3);
+}
+
+TEST(DirtyCurve, TheWwsIsWhereItFlattens) {
+  const auto sweep = [](double p) { return std::min(32.0, 16 * p) * kMega; };
+  const auto curve = DirtyCurve::from(profile({cycle(1, sweep)}));
+  EXPECT_TRUE(curve.flattens());
+  EXPECT_NEAR(curve.wws_bytes(), 32 * kMega, 1);
+  EXPECT_FALSE(
+      DirtyCurve::from(profile({cycle(1, [](double p) { return p * kMega; })})).flattens());
+}
+
+TEST(DirtyCurve, WhatTwoWindowsShare) {
+  // Rewrites the same 10 MB all the time; and never the same page.
+  const DirtyCurve same({{0, 0}, {1, 10e6}, {2, 10e6}}, 1, 200e6);
+  EXPECT_DOUBLE_EQ(same.in_both(1, 1), 10e6);
+  const DirtyCurve fresh({{0, 0}, {1, 10e6}, {2, 20e6}}, 1, 200e6);
+  EXPECT_NEAR(fresh.in_both(1, 3), 0, 1);
+}
+
+TEST(DirtyCurve, AVmWhoseCpusStoodStillIsKeptOverWallTime) {
+  DirtyCycle still;
+  still.points = {{micro(1), Microseconds{0}, Bytes{4096}},
+                  {micro(10), Microseconds{0}, Bytes{8192}}};
+  const auto curve = DirtyCurve::from(profile({still}));
+  EXPECT_DOUBLE_EQ(curve.share(), 1);
+  EXPECT_NEAR(curve.bytes(10), 8192, 1e-6);
+}
+
+TEST(DirtyCurve, UnwatchedIsAGuessBetweenNothingAndAll) {
+  const MemoryProfile none = profile({});
+  EXPECT_FALSE(DirtyCurve::from(none).watched());
+  EXPECT_DOUBLE_EQ(DirtyCurve::from(none, Band::Low).bytes(60), 0);
+  EXPECT_DOUBLE_EQ(DirtyCurve::from(none).bytes(60), 15 * kMega);
+  EXPECT_DOUBLE_EQ(DirtyCurve::from(none, Band::High).bytes(60), 150 * kMega);
+}
+
+RC_GTEST_PROP(DirtyCurve, NeverFallsNorLeavesTheMemoryAndBandsAreInOrder, (std::uint64_t seed)) {
+  SeededRng rng(seed);
+  std::vector<DirtyCycle> cycles;
+  for (std::uint64_t i = 1 + rng.below(5); i > 0; --i) {
+    DirtyCycle one;
+    double wall = 0, progress = 0, bytes = 0;
+    for (std::uint64_t k = 1 + rng.below(12); k > 0; --k) {
+      wall += 0.05 + 10 * rng.unit();
+      progress += rng.chance(0.1) ? 0 : 8 * rng.unit();
+      bytes += rng.chance(0.3) ? 0 : 30e6 * rng.unit();
+      one.points.push_back(
+          {micro(wall), micro(progress), Bytes{static_cast<std::uint64_t>(bytes)}});
+    }
+    cycles.push_back(one);
+  }
+  const MemoryProfile seen = profile(cycles);
+  const auto low = DirtyCurve::from(seen, Band::Low);
+  const auto middle = DirtyCurve::from(seen);
+  const auto high = DirtyCurve::from(seen, Band::High);
+  double before = 0;
+  for (double p = 0; p < 150; p += 1.7) {
+    RC_ASSERT(middle.bytes(p) >= before - 1e-6);
+    RC_ASSERT(middle.bytes(p) <= 200e6);
+    before = middle.bytes(p);
+  }
+  // Where all cycles were; beyond, each goes on by its own slope.
+  double reach = 1e9;
+  for (const auto& one : cycles) {
+    reach = std::min(reach, static_cast<double>(one.points.back().progress.count()) / 1e6);
+  }
+  for (double p = 0; p < reach; p += 0.7) RC_ASSERT(low.bytes(p) <= 1.02 * high.bytes(p));
+}
+
+std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {
+  std::vector<DirtyCycle> out;
+  for (int i = 0; i < repeats; ++i) {
+    for (const double rate : rates) {
+      out.push_back(cycle(1, [rate](double p) { return rate * p; }));
+      out.back().began = WallTime{1'000'000'000} + std::chrono::seconds{64} * (out.size() - 1);
+    }
+  }
+  return out;
+}
+
+TEST(Troughs, TheNextOneOfAPeriodThatRepeats) {
+  const auto cycles = phases({5e6, 5e6, 1e6, 5e6}, 3);
+  const WallTime now = cycles.back().began + std::chrono::seconds{64};
+  const auto trough = next_trough(cycles, now, now + std::chrono::seconds{600});
+  ASSERT_TRUE(trough);
+  EXPECT_EQ(trough->at, now + std::chrono::seconds{2 * 64});
+  EXPECT_NEAR(trough->period.count(), 4 * 64, 1e-6);
+  EXPECT_NEAR(trough->bytes, 5e6, 1);
+  EXPECT_NEAR(trough->usual, 25e6, 1);
+  EXPECT_FALSE(next_trough(cycles, now, now + std::chrono::seconds{100}));
+}
+
+TEST(Troughs, NoneWhereNothingRepeatsOrNothingFalls) {
+  const WallTime far{9'000'000'000'000};
+  EXPECT_FALSE(next_trough(phases({5e6, 1e6}, 2), WallTime{0}, far));    // too short
+  EXPECT_FALSE(next_trough(phases({5e6}, 12), WallTime{0}, far));        // flat
+  EXPECT_FALSE(next_trough(phases({5e6, 4.8e6}, 6), WallTime{0}, far));  // shallow
+  EXPECT_FALSE(next_trough(phases({1, 2, 3, 4, 5, 6, 7, 8}, 1), WallTime{0}, far));
+}
+
+}  // namespace
+}  // namespace mare::policy

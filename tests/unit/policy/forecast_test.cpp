@@ -1,0 +1,302 @@
+#include "orchestrator/policy/forecast.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "orchestrator/core/rng.h"
+#include "orchestrator/policy/correction.h"
+#include "orchestrator/policy/score.h"
+
+namespace mare::policy {
+namespace {
+
+constexpr double kMega = 1e6;
+
+Microseconds micro(double s) {
+  return Microseconds{std::llround(s * 1e6)};
+}
+
+/// A VM of 200 MB, of which 50 are zero, that rewrites `wws` at `rate`.
+MemoryProfile profile(double rate, double wws) {
+  MemoryProfile out;
+  out.source = "sim";
+  out.total = Bytes{200'000'000};
+  out.zero = Bytes{50'000'000};
+  out.compressed_fraction = 0.5;
+  for (int i = 0; i < 4; ++i) {
+    DirtyCycle cycle;
+    for (const double at : {0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 64.0}) {
+      const double bytes = std::min(wws, rate * at) * (1 + 0.01 * i);
+      cycle.points.push_back({micro(at), micro(at), Bytes{static_cast<std::uint64_t>(bytes)}});
+    }
+    out.cycles.push_back(cycle);
+  }
+  return out;
+}
+
+ForecastInput input(double rate, double wws) {
+  ForecastInput out;
+  out.source = HostId{"h1"};
+  out.destination = HostId{"h2"};
+  out.profile = profile(rate, wws);
+  out.link.goodput = BytesPerSecond{11.77e6};
+  out.link.round_trip = Microseconds{400};
+  for (int i = 0; i < kStrategies; ++i) out.offers.push_back({static_cast<Strategy>(i), true, ""});
+  out.job = JobCoupling{"hpl", 4, 1};
+  return out;
+}
+
+void offer_only(ForecastInput& in, const std::vector<Strategy>& strategies) {
+  for (auto& offer : in.offers) {
+    offer.offered =
+        std::find(strategies.begin(), strategies.end(), offer.strategy) != strategies.end();
+    offer.why_not = offer.offered ? "" : "the host is too old";
+  }
+}
+
+const StrategyForecast& of(const Verdict& verdict, Strategy strategy) {
+  for (const auto& one : verdict.strategies) {
+    if (one.strategy == strategy) return one;
+  }
+  ADD_FAILURE() << "no such strategy";
+  return verdict.strategies.front();
+}
+
+TEST(Forecast, ASmallWriterIsMovedAlive) {
+  const Verdict out = forecast(input(1 * kMega, 4 * kMega));
+  ASSERT_EQ(out.strategies.size(), static_cast<std::size_t>(kStrategies));
+  ASSERT_TRUE(out.choice);
+  EXPECT_EQ(out.sending.strategy, *out.choice);
+  EXPECT_LT(of(out, *out.choice).added_job_time_s.value, 1);
+  EXPECT_NE(*out.choice, Strategy::StopAndCopy);
+  EXPECT_NE(*out.choice, Strategy::CheckpointRestart);
+  EXPECT_NE(out.reason.find("added job time"), std::string::npos) << out.reason;
+}
+
+TEST(Forecast, ASaturatedWriterIsNotPreCopied) {
+  const Verdict out = forecast(input(40 * kMega, 100 * kMega));
+  EXPECT_FALSE(of(out, Strategy::PreCopy).converges);
+  EXPECT_NE(of(out, Strategy::PreCopy).why_not.find("would not end"), std::string::npos);
+  ASSERT_TRUE(out.choice);
+  EXPECT_NE(*out.choice, Strategy::PreCopy);
+  // No worse than to stop it and send it.
+  EXPECT_LE(of(out, *out.choice).added_job_time_s.value,
+            of(out, Strategy::StopAndCopy).added_job_time_s.value * 1.03 + 0.05);
+}
+
+TEST(Forecast, LeastTrafficTakesTheFewestBytes) {
+  ForecastInput in = input(1 * kMega, 30 * kMega);
+  in.policy.priority = Priority::LeastTraffic;
+  const Verdict out = forecast(in);
+  ASSERT_TRUE(out.choice);
+  EXPECT_EQ(*out.choice, Strategy::Compressed) << out.reason;
+  for (const auto& one : out.strategies) {
+    if (one.why_not.empty()) {
+      EXPECT_LE(of(out, *out.choice).sent_bytes.value, one.sent_bytes.value * 1.03);
+    }
+  }
+}
+
+TEST(Forecast, ByDeadlineCountsTheUpperEnd) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.policy.priority = Priority::ByDeadline;
+  offer_only(in, {Strategy::PreCopy, Strategy::Compressed});
+  const Verdict free = forecast(in);
+  const Estimate plain = of(free, Strategy::PreCopy).total_time_s;
+  in.policy.time_limit = Seconds{(plain.value + plain.high) / 2};
+  const Verdict tight = forecast(in);
+  EXPECT_EQ(*tight.choice, Strategy::Compressed);
+  EXPECT_NE(of(tight, Strategy::PreCopy).why_not.find("time limit"), std::string::npos);
+  in.policy.time_limit = Seconds{3};
+  const Verdict none = forecast(in);
+  EXPECT_FALSE(none.choice);
+  EXPECT_EQ(none.reason.rfind("Do not move: ", 0), 0U) << none.reason;
+}
+
+TEST(Forecast, TheDowntimeLimitIsKept) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.policy.downtime_limit = Milliseconds{200};
+  const Verdict out = forecast(in);
+  ASSERT_TRUE(out.choice);
+  EXPECT_LE(of(out, *out.choice).downtime_s.value, 0.2);
+  EXPECT_NE(of(out, Strategy::StopAndCopy).why_not.find("downtime"), std::string::npos);
+  in.policy.downtime_limit = Milliseconds{20};
+  const Verdict none = forecast(in);
+  EXPECT_FALSE(none.choice);
+  EXPECT_NE(none.reason.find("20.0 ms"), std::string::npos) << none.reason;
+}
+
+TEST(Forecast, NothingOfferedIsSaid) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  offer_only(in, {});
+  const Verdict out = forecast(in);
+  EXPECT_FALSE(out.choice);
+  EXPECT_NE(out.reason.find("too old"), std::string::npos) << out.reason;
+  in.offers.clear();
+  EXPECT_FALSE(forecast(in).choice);
+  EXPECT_FALSE(forecast(in).reason.empty());
+}
+
+TEST(Forecast, NothingConvergesIsSaid) {
+  ForecastInput in = input(40 * kMega, 100 * kMega);
+  offer_only(in, {Strategy::PreCopy});
+  const Verdict out = forecast(in);
+  EXPECT_FALSE(out.choice);
+  EXPECT_NE(out.reason.find("would not end"), std::string::npos) << out.reason;
+  // With an action at its limit it does end.
+  in.policy.time_limit = Seconds{60};
+  in.policy.at_limit = LimitAction::StopAndCopy;
+  EXPECT_TRUE(forecast(in).choice);
+  in.policy.at_limit = LimitAction::Cancel;
+  EXPECT_FALSE(forecast(in).choice);
+}
+
+TEST(Forecast, ManualTakesWhatWasNamed) {
+  ForecastInput in = input(40 * kMega, 100 * kMega);
+  in.policy.priority = Priority::Manual;
+  EXPECT_FALSE(forecast(in).choice);
+  in.policy.strategy = Strategy::PreCopy;
+  const Verdict out = forecast(in);
+  EXPECT_EQ(out.choice, Strategy::PreCopy);
+  EXPECT_NE(out.reason.find("would not end"), std::string::npos) << out.reason;
+  offer_only(in, {Strategy::PostCopy});
+  EXPECT_FALSE(forecast(in).choice);
+}
+
+TEST(Forecast, WithoutALinkNothingMoves) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.link.goodput = BytesPerSecond{0};
+  const Verdict out = forecast(in);
+  EXPECT_FALSE(out.choice);
+  EXPECT_NE(out.reason.find("not measured"), std::string::npos) << out.reason;
+}
+
+TEST(Forecast, ALooseJobLosesLess) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  const double tight = of(forecast(in), Strategy::StopAndCopy).added_job_time_s.value;
+  in.job->tightness = 0.5;
+  EXPECT_NEAR(of(forecast(in), Strategy::StopAndCopy).added_job_time_s.value, tight / 2, 1e-9);
+}
+
+TEST(Forecast, AnUnwatchedVmIsCalledAGuess) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.profile.cycles.clear();
+  const Verdict out = forecast(in);
+  EXPECT_NE(out.reason.find("guess"), std::string::npos) << out.reason;
+  const Estimate& time = of(out, Strategy::PreCopy).total_time_s;
+  EXPECT_GT(time.high - time.low, 0.3 * time.value);
+}
+
+RC_GTEST_PROP(Forecast, IntervalsHoldTheirValue, (std::uint64_t seed)) {
+  SeededRng rng(seed);
+  ForecastInput in = input(50 * kMega * rng.unit(), 1 + 120 * kMega * rng.unit());
+  in.link.goodput = BytesPerSecond{(2 + 130 * rng.unit()) * kMega};
+  in.policy.priority = static_cast<Priority>(rng.below(4));
+  in.policy.strategy = static_cast<Strategy>(rng.below(kStrategies));
+  if (rng.chance(0.3)) in.policy.time_limit = Seconds{1 + 100 * rng.unit()};
+  if (rng.chance(0.3)) in.policy.bandwidth_limit = BytesPerSecond{(1 + 50 * rng.unit()) * kMega};
+  in.policy.at_limit = static_cast<LimitAction>(rng.below(3));
+  const Verdict out = forecast(in);
+  for (const auto& one : out.strategies) {
+    for (const Quantity quantity : kQuantities) {
+      const Estimate& estimate = estimate_of(one, quantity);
+      RC_ASSERT(std::isfinite(estimate.value));
+      RC_ASSERT(estimate.low >= 0);
+      RC_ASSERT(estimate.low <= estimate.value);
+      RC_ASSERT(estimate.value <= estimate.high);
+    }
+  }
+  RC_ASSERT(!out.reason.empty());
+  RC_ASSERT(out.choice.has_value() == (out.reason.rfind("Do not move", 0) != 0));
+  if (out.choice) {
+    RC_ASSERT(of(out, *out.choice).offered);
+    RC_ASSERT(out.sending.strategy == *out.choice);
+  }
+}
+
+/// What the site does in truth: 12% slower than the model, with noise, a switch 40 ms longer.
+PastMove moved(const ForecastInput& in, const Verdict& verdict, Strategy strategy, SeededRng& rng) {
+  PastMove out;
+  out.source = in.source;
+  out.destination = in.destination;
+  out.program = in.job->program;
+  out.forecast = of(verdict, strategy);
+  const auto noise = [&rng](double width) { return 1 + width * (rng.unit() + rng.unit() - 1); };
+  out.total_time_s = out.forecast.total_time_s.model * 1.12 * noise(0.03);
+  out.sent_bytes = out.forecast.sent_bytes.model * noise(0.02);
+  out.downtime_s = out.forecast.downtime_s.model + 0.04 * noise(0.2);
+  out.added_job_time_s = out.forecast.added_job_time_s.model + 0.06 * noise(0.3);
+  return out;
+}
+
+TEST(Learning, ErrorsShrinkAndIntervalsHold) {
+  SeededRng rng(7);
+  std::vector<PastMove> past;
+  for (int i = 0; i < 60; ++i) {
+    ForecastInput in = input((1 + 3 * rng.unit()) * kMega, (2 + 20 * rng.unit()) * kMega);
+    in.past = past;
+    past.push_back(moved(in, forecast(in), Strategy::PreCopy, rng));
+  }
+  const Score first = score({past.begin(), past.begin() + 5});
+  const Score last = score({past.begin() + 20, past.end()});
+  EXPECT_GT(first.total_time.p95_error, 0.05);
+  EXPECT_LT(last.total_time.median_error, 0.015);
+  EXPECT_LT(last.total_time.p95_error, 0.035);
+  EXPECT_LT(last.downtime.p95_off, 0.02);
+  EXPECT_GE(last.coverage, 0.93);
+  EXPECT_NEAR(last.total_time.bias, 0, 0.01);
+}
+
+TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {
+  SeededRng rng(8);
+  ForecastInput in = input(2 * kMega, 8 * kMega);
+  std::vector<PastMove> past;
+  for (int i = 0; i < 20; ++i) past.push_back(moved(in, forecast(in), Strategy::PreCopy, rng));
+  past.push_back(past.back());
+  past.back().total_time_s *= 3;
+  const Place here{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_NEAR(learn(past, here, Quantity::TotalTime).factor, 1.12, 0.02);
+  Place there = here;
+  there.strategy = Strategy::PostCopy;
+  EXPECT_DOUBLE_EQ(learn(past, there, Quantity::TotalTime).factor, 1);
+  // Another pair, which was right so far, learns less from these.
+  for (int i = 0; i < 5; ++i) {
+    past.push_back(moved(in, forecast(in), Strategy::PreCopy, rng));
+    past.back().source = HostId{"h7"};
+    past.back().total_time_s = past.back().forecast.total_time_s.model;
+  }
+  Place other = here;
+  other.source = HostId{"h7"};
+  EXPECT_LT(learn(past, other, Quantity::TotalTime).factor, 1.05);
+  EXPECT_GT(learn(past, here, Quantity::TotalTime).factor, 1.09);
+}
+
+TEST(Score, ByHand) {
+  const auto move = [](double said, double low, double high, double actual) {
+    PastMove out;
+    out.forecast.total_time_s = {said, low, high, said};
+    out.total_time_s = actual;
+    return out;
+  };
+  std::vector<PastMove> moves{move(11, 9, 12, 10), move(10, 9.5, 10.5, 10), move(8, 7, 9, 10)};
+  moves[2].added_job_time_s = 1;
+  PastMove endless = move(1, 1, 1, 100);
+  endless.forecast.converges = false;
+  moves.push_back(endless);
+  const QuantityScore out = score(moves, Quantity::TotalTime);
+  EXPECT_EQ(out.moves, 3);
+  EXPECT_NEAR(out.median_error, 0.1, 1e-9);
+  EXPECT_NEAR(out.p95_off, 1.9, 1e-9);
+  EXPECT_NEAR(out.bias, 0, 1e-9);
+  EXPECT_NEAR(out.coverage, 2.0 / 3, 1e-9);
+  EXPECT_EQ(score(moves, Quantity::AddedJobTime).moves, 1);
+  EXPECT_EQ(score(moves).moves, 3);
+  EXPECT_EQ(score({}).moves, 0);
+  EXPECT_DOUBLE_EQ(score({}).coverage, 0);
+}
+
+}  // namespace
+}  // namespace mare::policy

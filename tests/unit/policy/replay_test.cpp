@@ -1,0 +1,317 @@
+#include "orchestrator/policy/replay.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "orchestrator/core/rng.h"
+
+namespace mare::policy {
+namespace {
+
+constexpr double kMega = 1e6;
+constexpr double kPageWire = 1 + 8.0 / 4096;
+
+/// A guest that rewrites `wws` at `rate`, running all the time.
+DirtyCurve writer(double rate, double wws, double total) {
+  if (rate <= 0 || wws <= 0) return DirtyCurve({{0, 0}, {100, 0}}, 1, total);
+  const double full = wws / rate;
+  return DirtyCurve({{0, 0}, {full, wws}, {2 * full, wws}, {200 * full, wws}}, 1, total);
+}
+
+ReplayInput input(const DirtyCurve& curve, Strategy strategy = Strategy::PreCopy) {
+  ReplayInput out;
+  out.curve = &curve;
+  out.total_bytes = 200 * kMega;
+  out.link_rate = 10 * kMega;
+  out.round_trip_s = 0.0005;
+  out.sending.strategy = strategy;
+  return out;
+}
+
+TEST(Replay, AnIdleGuestIsSentOnce) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  const HypervisorCosts costs;
+  const Replay out = replay(input(idle), costs);
+  EXPECT_TRUE(out.converges);
+  EXPECT_FALSE(out.forced);
+  EXPECT_NEAR(out.sent_bytes, 200 * kMega * kPageWire + costs.device_bytes, 1);
+  EXPECT_NEAR(out.total_time_s, 0.10 + 20 * kPageWire + 0.03 + 0.04, 1e-6);
+  // The rest below the threshold (0.3 s, half a slice earlier on average) goes in the downtime.
+  EXPECT_NEAR(out.downtime_s, 0.3 - 0.025 + 0.07, 0.005);
+  EXPECT_EQ(out.rounds.size(), 2U);
+}
+
+TEST(Replay, ZeroPagesCostNineBytes) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.zero_bytes = 120 * kMega;
+  const Replay out = replay(in);
+  EXPECT_NEAR(out.sent_bytes, 80 * kMega * kPageWire + 120 * kMega * 9 / 4096 + 0.4e6, 1);
+  EXPECT_NEAR(out.total_time_s, out.sent_bytes / 10e6 + 0.13 + 0.06, 0.001);
+}
+
+TEST(Replay, ASmallWwsTakesASecondRound) {
+  // 5 MB rewritten in no time: over the threshold of 3 MB after round 0, so 2 MB more go out, and
+  // then all 5 are dirty again: it never ends.
+  const DirtyCurve small = writer(100 * kMega, 5 * kMega, 200 * kMega);
+  EXPECT_FALSE(replay(input(small)).converges);
+  // 2 MB are below the threshold at once; with what was left of round 0 they are over it.
+  const DirtyCurve tiny = writer(100 * kMega, 2 * kMega, 200 * kMega);
+  const Replay out = replay(input(tiny));
+  EXPECT_TRUE(out.converges);
+  EXPECT_GE(out.rounds.size(), 3U);
+  EXPECT_LE(out.downtime_s, 0.3 + 0.07 + 0.001);
+}
+
+TEST(Replay, FasterThanTheLinkDoesNotEndByItself) {
+  const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  ReplayInput in = input(fast);
+  const Replay endless = replay(in);
+  EXPECT_FALSE(endless.converges);
+  EXPECT_TRUE(endless.forced);
+  EXPECT_GT(endless.downtime_s, 5);  // the WWS goes in the stop
+
+  in.time_limit_s = 60;
+  in.at_limit = LimitAction::Cancel;
+  const Replay cancelled = replay(in);
+  EXPECT_TRUE(cancelled.cancelled);
+  EXPECT_FALSE(cancelled.converges);
+  EXPECT_DOUBLE_EQ(cancelled.total_time_s, 60);
+  EXPECT_DOUBLE_EQ(cancelled.downtime_s, 0);
+
+  in.at_limit = LimitAction::StopAndCopy;
+  const Replay stopped = replay(in);
+  EXPECT_NEAR(stopped.total_time_s, 60 + stopped.downtime_s, 1e-6);
+  EXPECT_GT(stopped.downtime_s, 5);
+
+  in.at_limit = LimitAction::PostCopy;
+  const Replay after = replay(in);
+  EXPECT_NEAR(after.downtime_s, 0.07, 0.001);
+  EXPECT_GT(after.faulted_s, 0);
+}
+
+TEST(Replay, ALimitThatIsNotReachedChangesNothing) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.time_limit_s = 60;
+  EXPECT_DOUBLE_EQ(replay(in).total_time_s, replay(input(idle)).total_time_s);
+  in.time_limit_s = 5;
+  in.at_limit = LimitAction::StopAndCopy;
+  const Replay stopped = replay(in);
+  EXPECT_TRUE(stopped.converges);
+  EXPECT_TRUE(stopped.forced);
+  EXPECT_NEAR(stopped.downtime_s, 20 * kPageWire - 4.9 + 0.07, 0.001);
+}
+
+TEST(Replay, ThrottlingEndsWhatWouldNotEnd) {
+  const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  const Replay out = replay(input(fast, Strategy::Throttled));
+  EXPECT_TRUE(out.converges);
+  EXPECT_GT(out.held_s, 1);
+  double most = 0;
+  for (const auto& round : out.rounds) {
+    EXPECT_GE(round.throttle, most);
+    most = round.throttle;
+  }
+  EXPECT_GT(most, 0.75);  // 20 MB/s of progress against 10 MB/s of link and 3 MB in the stop
+  EXPECT_LE(most, 0.99);
+}
+
+TEST(Replay, ThrottlingBeginsAtTheSecondHighRound) {
+  // Round 0 dirties 150 MB against 200 MB sent, the later ones more than they send.
+  const DirtyCurve fast = writer(20 * kMega, 150 * kMega, 200 * kMega);
+  ReplayInput in = input(fast, Strategy::Throttled);
+  in.sending.throttle_initial_percent = 35;
+  const Replay out = replay(in);
+  ASSERT_GE(out.rounds.size(), 4U);
+  EXPECT_DOUBLE_EQ(out.rounds[0].throttle, 0);
+  EXPECT_DOUBLE_EQ(out.rounds[1].throttle, 0);
+  EXPECT_DOUBLE_EQ(out.rounds[2].throttle, 0.35);
+}
+
+TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Compressed);
+  in.compressed_fraction = 0.25;
+  EXPECT_NEAR(replay(in).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.17, 0.01);
+  in.link_rate = 1000 * kMega;
+  in.sending.channels = 1;
+  HypervisorCosts costs;
+  costs.compress_rate = 100 * kMega;
+  EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.13, 0.01);
+  in.sending.channels = 16;  // two CPUs
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.13, 0.01);
+}
+
+TEST(Replay, StopAndCopyIsAllDowntime) {
+  const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  ReplayInput in = input(fast, Strategy::StopAndCopy);
+  in.zero_bytes = 100 * kMega;
+  const Replay out = replay(in);
+  EXPECT_NEAR(out.downtime_s, 10 * kPageWire + 0.022 + 0.05 + 0.07, 0.002);
+  EXPECT_NEAR(out.total_time_s, out.downtime_s + 0.1, 1e-9);
+}
+
+TEST(Replay, CheckpointRestartGoesOverTheLinkTwice) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  const HypervisorCosts costs;
+  const Replay out = replay(input(idle, Strategy::CheckpointRestart), costs);
+  const double file = 200 * kMega * kPageWire + costs.device_bytes;
+  EXPECT_DOUBLE_EQ(out.sent_bytes, 2 * file);
+  EXPECT_NEAR(out.total_time_s, 2 * file / 10e6 + 0.1 + 0.03 + costs.restore_s, 1e-6);
+  EXPECT_EQ(out.rounds.size(), 2U);
+}
+
+TEST(Replay, PostCopySwitchesAtOnceAndWaitsForPages) {
+  const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  const Replay out = replay(input(fast, Strategy::PostCopy));
+  EXPECT_NEAR(out.downtime_s, 0.07, 1e-9);
+  EXPECT_GT(out.faulted_s, 1);
+  EXPECT_LE(out.faulted_s, out.total_time_s);
+  // Only what was sent before the switch and written again goes twice.
+  EXPECT_NEAR(out.total_time_s, 20 * kPageWire + 0.17, 0.01);
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  EXPECT_DOUBLE_EQ(replay(input(idle, Strategy::PostCopy)).faulted_s, 0);
+}
+
+TEST(Replay, AFaultedWorkingSetByHand) {
+  // The first second of progress touches 100 pages, later nothing; all is missing, 10 s of it.
+  const double pages = 100;
+  const DirtyCurve curve({{0, 0}, {0.1, pages * 4096}, {1, pages * 4096}, {100, pages * 4096}}, 1,
+                         100 * kMega);
+  ReplayInput in = input(curve, Strategy::PostCopy);
+  in.total_bytes = 100 * kMega;
+  HypervisorCosts costs;
+  costs.fault_queue_s = 0;
+  costs.fault_s = 0.0005;
+  costs.touch_factor = 1;
+  costs.fault_locality = 1;
+  const auto phase = post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega});
+  EXPECT_DOUBLE_EQ(phase.duration_s, 10);
+  // 100 faults of 0.5 + 0.5 + 0.4096 ms, few pages come by themselves so early.
+  EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
+}
+
+TEST(Replay, HybridLeavesOnlyWhatWasWrittenAgain) {
+  const DirtyCurve slow = writer(2 * kMega, 20 * kMega, 200 * kMega);
+  ReplayInput in = input(slow, Strategy::Hybrid);
+  const Replay hybrid = replay(in);
+  const Replay post = replay(input(slow, Strategy::PostCopy));
+  EXPECT_LT(hybrid.faulted_s, post.faulted_s);
+  EXPECT_GT(hybrid.sent_bytes, post.sent_bytes);
+  EXPECT_EQ(hybrid.rounds.size(), 2U);
+  in.sending.pre_copy_rounds = 2;
+  EXPECT_EQ(replay(in).rounds.size(), 3U);
+}
+
+TEST(Replay, RateControlStartsSlowAndGrows) {
+  const DirtyCurve slow = writer(2 * kMega, 20 * kMega, 200 * kMega);
+  ReplayInput in = input(slow, Strategy::RateControlled);
+  in.sending.rate_min = BytesPerSecond{4 * kMega};
+  in.sending.rate_max = BytesPerSecond{10 * kMega};
+  const Replay out = replay(in);
+  ASSERT_TRUE(out.converges);
+  const auto rate = [&](std::size_t i) {
+    return out.rounds[i].sent_bytes / out.rounds[i].duration_s;
+  };
+  EXPECT_NEAR(rate(0), 4 * kMega, 1e4);
+  // 50 s of round 0 left the WWS of 20 MB: 4 + 20/50 (less what is not sent of round 0).
+  EXPECT_NEAR(rate(1), 4.4 * kMega, 0.1 * kMega);
+  EXPECT_GT(out.total_time_s, replay(input(slow)).total_time_s);
+}
+
+TEST(Replay, TheBandwidthLimitEndsAtTheSwitch) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.rate_limit = 5 * kMega;
+  const Replay out = replay(in);
+  EXPECT_NEAR(out.total_time_s, 40, 0.5);
+  EXPECT_NEAR(out.downtime_s, 0.15 + 0.07, 0.02);  // the threshold is of the limit, the rest not
+}
+
+TEST(Replay, WithoutALinkThereIsNothing) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.link_rate = 0;
+  EXPECT_FALSE(replay(in).converges);
+}
+
+TEST(HypervisorDowntime, LeavesRoomForWhatComesOnTop) {
+  MovePolicy policy;
+  LinkMeasurement link;
+  link.goodput = BytesPerSecond{10e6};
+  EXPECT_FALSE(hypervisor_downtime_limit(policy, link));
+  policy.downtime_limit = Milliseconds{300};
+  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{230});
+  policy.downtime_limit = Milliseconds{50};
+  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{10});
+}
+
+struct Case {
+  double total, zero, rate, wws, link;
+};
+
+Case any_case(std::uint64_t seed) {
+  SeededRng rng(seed);
+  const double total = (16 + 500 * rng.unit()) * kMega;
+  return {total, 0.7 * total * rng.unit(), 40 * kMega * rng.unit(), 0.6 * total * rng.unit(),
+          (5 + 115 * rng.unit()) * kMega};
+}
+
+ReplayInput of(const Case& c, const DirtyCurve& curve, Strategy strategy) {
+  ReplayInput out = input(curve, strategy);
+  out.total_bytes = c.total;
+  out.zero_bytes = c.zero;
+  out.link_rate = c.link;
+  out.sending.rate_min = BytesPerSecond{c.link / 2};
+  out.sending.rate_max = BytesPerSecond{c.link};
+  return out;
+}
+
+RC_GTEST_PROP(Replay, NeverBelowTheWireLimit, (std::uint64_t seed)) {
+  const Case c = any_case(seed);
+  const DirtyCurve curve = writer(c.rate, c.wws, c.total);
+  for (int i = 0; i < kStrategies; ++i) {
+    const auto strategy = static_cast<Strategy>(i);
+    const Replay out = replay(of(c, curve, strategy));
+    const double wire = (c.total - c.zero) / c.link;
+    RC_ASSERT(out.total_time_s >= wire);
+    RC_ASSERT(out.sent_bytes >= c.total - c.zero);
+    RC_ASSERT(out.total_time_s >= out.sent_bytes / c.link / (1 + 1e-9));
+    RC_ASSERT(out.downtime_s > 0);
+    RC_ASSERT(out.downtime_s <= out.total_time_s);
+    RC_ASSERT(!out.rounds.empty());
+  }
+}
+
+// A round more makes the total longer and the downtime shorter: the total is monotone only up to
+// the downtime limit's worth of it.
+RC_GTEST_PROP(Replay, GrowsWithMemoryAndWwsAndFallsWithTheRate, (std::uint64_t seed)) {
+  const Case c = any_case(seed);
+  const double slack = 0.3 + 0.1;
+  for (const Strategy strategy : {Strategy::PreCopy, Strategy::StopAndCopy, Strategy::PostCopy,
+                                  Strategy::CheckpointRestart}) {
+    const auto run = [&](const Case& x) {
+      const DirtyCurve curve = writer(x.rate, x.wws, x.total);
+      return replay(of(x, curve, strategy));
+    };
+    const Replay out = run(c);
+    Case larger = c;
+    larger.total *= 1.3;
+    Case busier = c;
+    busier.wws *= 1.3;
+    busier.rate *= 1.3;  // as many rewrites a second of a larger set
+    Case faster = c;
+    faster.link *= 1.3;
+    if (!out.converges) continue;
+    for (const auto& [more, name] : {std::pair{run(larger), "memory"}, {run(busier), "wws"}}) {
+      if (more.converges) RC_ASSERT(more.total_time_s >= out.total_time_s - slack);
+    }
+    const Replay quick = run(faster);
+    RC_ASSERT(quick.converges);
+    RC_ASSERT(quick.total_time_s <= out.total_time_s + slack);
+  }
+}
+
+}  // namespace
+}  // namespace mare::policy
