@@ -48,9 +48,7 @@ double in_seconds(nanoseconds span) {
 }  // namespace
 
 nanoseconds Watcher::Cycle::cost() const {
-  const std::uint64_t pages =
-      seen.points.empty() ? 0 : seen.points.back().unique.count / kPageBytes;
-  return scanning + kFault * static_cast<std::int64_t>(pages);
+  return scanning + kFault * static_cast<std::int64_t>(written.count / kPageBytes);
 }
 
 Watcher::Watcher(OpenLog open, Clock& clock, Log& log)
@@ -182,15 +180,14 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                         MonotonicTime after) {
   Cycle& cycle = vm.cycles.back();
   cycle.scanning += after - before;
+  cycle.written = std::max(cycle.written, reading.unique);
   DirtyPoint point;
   point.wall = micro(before + (after - before) / 2 - cycle.began);
   point.progress = reading.progress - cycle.progress_then;
-  point.unique = reading.unique;
+  // A page that the guest gave back may vanish from the log, but it was written.
+  point.unique = cycle.written;
   if (!cycle.seen.points.empty()) {
-    // A page that the guest gave back may vanish from the log, but it was written.
-    const DirtyPoint& last = cycle.seen.points.back();
-    point.progress = std::max(point.progress, last.progress);
-    point.unique = std::max(point.unique, last.unique);
+    point.progress = std::max(point.progress, cycle.seen.points.back().progress);
   }
   const bool exact = (cycle.arming + (after - before)) * kExactness < point.wall;
   if (exact) cycle.seen.points.push_back(point);

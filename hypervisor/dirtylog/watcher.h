@@ -58,6 +58,7 @@ class Watcher {
     MonotonicTime began{0};
     Microseconds progress_then{0};
     Microseconds length{0};  // as planned; at its end, until the next one began
+    Bytes written;           // by the last reading, kept as a point or not
     std::chrono::nanoseconds arming{0};
     std::chrono::nanoseconds scanning{0};  // the arming included
     bool whole = false;
