@@ -118,7 +118,7 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    const Status started = start_admitted(vm);
+    Status started = start_admitted(vm);
     admission_.release(vm.uuid);
     return started;
   }
@@ -187,7 +187,7 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    const Status restored = restore_admitted(vm, path);
+    Status restored = restore_admitted(vm, path);
     admission_.release(vm.uuid);
     return restored;
   }
