@@ -135,7 +135,7 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    const Status started = start_admitted(vm);
+    Status started = start_admitted(vm);
     admission_.release(vm.uuid);
     if (started) watching_.watch(vm.uuid);
     return started;
@@ -207,7 +207,7 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    const Status restored = restore_admitted(vm, path);
+    Status restored = restore_admitted(vm, path);
     admission_.release(vm.uuid);
     if (restored) watching_.watch(vm.uuid);
     return restored;

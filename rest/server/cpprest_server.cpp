@@ -164,8 +164,9 @@ class CpprestStream final : public ByteStream {
 
 class CpprestExchange final : public Exchange {
  public:
-  CpprestExchange(http::http_request message, Request request, std::shared_ptr<Counter> counter)
-      : message_(std::move(message)), request_(std::move(request)), counter_(std::move(counter)) {}
+  CpprestExchange(const http::http_request& message, Request request,
+                  std::shared_ptr<Counter> counter)
+      : message_(message), request_(std::move(request)), counter_(std::move(counter)) {}
 
   ~CpprestExchange() override {
     // A handler lost it. A client that waits for ever would be worse than a bug that shows.

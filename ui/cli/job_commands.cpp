@@ -104,7 +104,7 @@ Status copy_output(Session& session, const std::string& id, std::uint64_t offset
   for (int failures = 0;;) {
     const std::string path = api({"jobs", id, "output"}) + "?offset=" + std::to_string(offset) +
                              (follow ? "&follow=true" : "");
-    const Status ended = (*client)->read(path, [&](std::string_view bytes) {
+    Status ended = (*client)->read(path, [&](std::string_view bytes) {
       failures = 0;
       offset += bytes.size();
       disk_full = !write_all(bytes);
