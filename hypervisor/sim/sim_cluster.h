@@ -31,6 +31,7 @@ struct HostModel {
   BytesPerSecond uplink{125e6};  // to the switch, each direction; 125e6: 1 Gbit/s
   Bytes vm_overhead = mebibytes(64);
   std::string live_migration_refused = {};  // why it can't migrate live, "" if it can
+  std::string dirty_log_refused = {};       // why it can't watch memory, "" if it can
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.

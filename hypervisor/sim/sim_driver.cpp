@@ -110,7 +110,8 @@ Result<HostFacts> SimDriver::facts() {
     facts.vm_overhead = host.model.vm_overhead;
     facts.live_migration = host.model.live_migration_refused.empty();
     facts.live_migration_why = host.model.live_migration_refused;
-    facts.dirty_log = "sim";
+    facts.dirty_log = host.model.dirty_log_refused.empty() ? "sim" : "";
+    facts.dirty_log_why = host.model.dirty_log_refused;
     facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;
@@ -389,13 +390,15 @@ Status SimDriver::announce(const VmSpec& vm) {
 // --- what a forecast is made of
 
 Result<MemoryProfile> SimDriver::memory_profile(const VmKey& vm) {
-  return call<Result<MemoryProfile>>("memory of " + vm.id.value,
-                                     [&](World& world, SimHost&) -> Result<MemoryProfile> {
-                                       const auto* copy = world.find_copy(host_, vm);
-                                       if (copy == nullptr || copy->copy == Copy::Incoming)
-                                         return no_copy(vm);
-                                       return profile_of(world, *copy->guest);
-                                     });
+  return call<Result<MemoryProfile>>(
+      "memory of " + vm.id.value, [&](World& world, SimHost& host) -> Result<MemoryProfile> {
+        if (!host.model.dirty_log_refused.empty()) {
+          return make_error(Code::Unsupported, host.model.dirty_log_refused);
+        }
+        const auto* copy = world.find_copy(host_, vm);
+        if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(vm);
+        return profile_of(world, *copy->guest);
+      });
 }
 
 Result<IncomingEndpoint> SimDriver::open_link_sink() {

@@ -98,6 +98,18 @@ Status put_job(store::Transaction& tx, const Clock& clock, const Job& job) {
                        {"reason", job.reason}}));
 }
 
+Status put_forecast(store::Transaction& tx, const Clock& clock, const Forecast& forecast) {
+  if (auto done = tx.put(forecast); !done) return done;
+  return emit(
+      tx, clock, "migration", forecast.id.value,
+      forecast.outcome ? "forecast.scored" : "forecast.made",
+      text_of({{"vm", forecast.vm.value},
+               {"source", forecast.source.value},
+               {"destination", forecast.destination.value},
+               {"choice", forecast.choice ? json(to_string(*forecast.choice)) : json(nullptr)},
+               {"reason", forecast.reason}}));
+}
+
 Status put_pool(store::Transaction& tx, const Clock& clock, const Pool& pool,
                 const std::string& what) {
   if (auto done = tx.put(pool); !done) return done;

@@ -16,6 +16,7 @@
 
 namespace mare::engine {
 
+class LinkMeter;
 class Task;
 
 /// Messages to the engine's thread. Outlives the engine, so that a late answer of a call falls into
@@ -46,6 +47,7 @@ struct Context {
   std::map<VmId, MonotonicTime> settled;
   std::mutex change_mutex;
   std::function<void()> on_change;
+  std::shared_ptr<LinkMeter> links;
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));
@@ -65,6 +67,7 @@ Status emit(store::Transaction& tx, const Clock& clock, const std::string& topic
 Status put_host(store::Transaction& tx, const Clock& clock, const Host& host);
 Status put_vm(store::Transaction& tx, const Clock& clock, const Vm& vm);
 Status put_job(store::Transaction& tx, const Clock& clock, const Job& job);
+Status put_forecast(store::Transaction& tx, const Clock& clock, const Forecast& forecast);
 Status put_pool(store::Transaction& tx, const Clock& clock, const Pool& pool,
                 const std::string& what);
 

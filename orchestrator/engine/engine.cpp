@@ -5,6 +5,8 @@
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_monitor.h"
 #include "orchestrator/engine/job_output.h"
+#include "orchestrator/engine/link_meter.h"
+#include "orchestrator/engine/memory_report.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/migration_state.h"
@@ -26,8 +28,11 @@ class Engine::Impl {
                  {},
                  {},
                  {},
+                 {},
                  {}},
-        monitor_(context_) {}
+        monitor_(context_) {
+    context_.links = std::make_shared<LinkMeter>(context_);
+  }
   ~Impl() { context_.inbox->close(); }
 
   template <typename Request>
@@ -184,6 +189,8 @@ class Engine::Impl {
       case OperationKind::PoolCreate:
       case OperationKind::VmStart:
       case OperationKind::JobRun:
+      case OperationKind::ForecastMake:
+      case OperationKind::PlanDrain:
         return ok_status();
     }
     return ok_status();
@@ -223,6 +230,12 @@ Result<Operation> Engine::submit(const VmStopRequest& request) {
 Result<Operation> Engine::submit(const MigrateRequest& request) {
   return impl_->submit(request);
 }
+Result<Operation> Engine::submit(const ForecastRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const DrainForecastRequest& request) {
+  return impl_->submit(request);
+}
 Result<Operation> Engine::submit(const JobSubmitRequest& request) {
   return impl_->submit(request);
 }
@@ -231,6 +244,14 @@ Result<Operation> Engine::cancel(const OperationId& id) {
 }
 Result<Host> Engine::activate(const HostId& id) {
   return impl_->activate(id);
+}
+Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
+  auto kept = keep_report(impl_->context_, migration, report);
+  if (kept) impl_->context_.changed();
+  return kept;
+}
+void Engine::memory_profile(const VmId& vm, std::function<void(Result<MemoryProfile>)> then) {
+  ask_memory_profile(impl_->context_, vm, std::move(then));
 }
 Status Engine::recover() {
   return impl_->recover();

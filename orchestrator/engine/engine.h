@@ -20,6 +20,7 @@
 #include "orchestrator/core/result.h"
 #include "orchestrator/core/rng.h"
 #include "orchestrator/engine/requests.h"
+#include "orchestrator/policy/forecast.h"
 #include "orchestrator/store/store.h"
 
 namespace mare::engine {
@@ -80,6 +81,8 @@ struct Settings {
   Seconds unreachable_timeout{
       60};  // how long an operation waits for a silent host before it gives up
   Microseconds probe_period{5000};
+  Seconds forecast_timeout{5};  // then a move begins without one
+  Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
 };
 
 struct Ports {
@@ -91,6 +94,8 @@ struct Ports {
   Clock& clock;
   Rng& rng;
   Log& log;
+  /// Pure, called on the executor. Tests give another.
+  std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
 };
 
 class Engine {
@@ -112,12 +117,20 @@ class Engine {
   Result<Operation> submit(const VmStartRequest& request);
   Result<Operation> submit(const VmStopRequest& request);
   Result<Operation> submit(const MigrateRequest& request);
+  /// Nothing moves. The forecast has the operation's id.
+  Result<Operation> submit(const ForecastRequest& request);
+  Result<Operation> submit(const DrainForecastRequest& request);
   /// The operation's target is the new job's id.
   Result<Operation> submit(const JobSubmitRequest& request);
   /// FailedPrecondition when it is too late (a migration that switches) or it has ended.
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.
   Result<Host> activate(const HostId& id);
+
+  /// Keeps what a client measured of a migration that has ended, for the forecasts to come.
+  Result<Forecast> report(const OperationId& migration, const MigrationReport& report);
+  /// How a running VM writes its memory, asked of its host now. `then` is called on any thread.
+  void memory_profile(const VmId& vm, std::function<void(Result<MemoryProfile>)> then);
 
   /// Picks up what an earlier process left unfinished. Call once, before the first step().
   Status recover();

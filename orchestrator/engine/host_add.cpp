@@ -39,6 +39,9 @@ class HostAdd final : public Task {
     host.vm_overhead = facts->vm_overhead;
     host.hypervisor = facts->hypervisor;
     host.live_migration = facts->live_migration;
+    host.strategies = facts->strategies;
+    host.dirty_log = facts->dirty_log;
+    host.dirty_log_why = facts->dirty_log_why;
     host.added = clock().wall_now();
     host.last_seen = host.added;
     const std::string note =

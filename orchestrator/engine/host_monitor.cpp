@@ -109,6 +109,9 @@ void HostMonitor::refresh_facts(const Host& host) {
           row->vm_overhead = facts->vm_overhead;
           row->hypervisor = facts->hypervisor;
           row->live_migration = facts->live_migration;
+          row->strategies = facts->strategies;
+          row->dirty_log = facts->dirty_log;
+          row->dirty_log_why = facts->dirty_log_why;
           row->last_seen = context_.ports.clock.wall_now();
           (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
         });

@@ -27,13 +27,19 @@ std::string word(const json& from, const char* name) {
 
 }  // namespace
 
-std::string text_of(const MovePolicy& policy) {
+std::string text_of(const MovePolicy& policy, bool force) {
   json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
   if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
   if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  if (force) out["force"] = true;
   return out.dump();
+}
+
+bool is_forced(const std::string& text) {
+  const json from = json::parse(text, nullptr, false);
+  return from.is_object() && from.value("force", json(false)) == json(true);
 }
 
 MovePolicy move_policy_from(const std::string& text) {

@@ -9,7 +9,9 @@
 namespace mare::engine {
 
 /// JSON; what it does not hold reads as the default.
-std::string text_of(const MovePolicy& policy);
+std::string text_of(const MovePolicy& policy, bool force = false);
+/// Was the request to go on also when the forecast is against it?
+bool is_forced(const std::string& text);
 MovePolicy move_policy_from(const std::string& text);
 
 /// InvalidArgument names the field of the request that can't be granted.

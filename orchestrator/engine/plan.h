@@ -18,7 +18,19 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopReq
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRequest& request,
                        const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context,
+                       const DrainForecastRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
+
+/// A host that can take this running VM: the wanted one, or the one that placement chooses.
+Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
+                                const std::optional<HostId>& wanted, Strategy strategy);
+/// Hosts for all VMs of a host that is to be emptied, in the order of its VMs; an error if it can't
+/// be.
+Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const HostId& host);
+Error wrong_state(const Vm& vm, const std::string& wanted);
 
 /// Hosts with what they have left, by the rows as they are in this transaction.
 Result<std::vector<policy::Room>> rooms_now(const store::Reader& reader,

@@ -51,25 +51,31 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const HostRemov
   return insert_operation(tx, context.ports.clock, draft);
 }
 
-Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request) {
-  auto host = tx.host(request.id);
+Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const HostId& id) {
+  auto host = reader.host(id);
   if (!host) return host.error();
   if (host->health != HostHealth::Up) {
     return make_error(Code::Unavailable,
-                      "host '" + request.id.value + "' is " + std::string(to_string(host->health)) +
+                      "host '" + id.value + "' is " + std::string(to_string(host->health)) +
                           (host->health_reason.empty() ? "" : ": " + host->health_reason),
                       "its VMs can't be moved while its agent does not answer");
   }
   // The whole drain must fit before the first VM moves, so that it can't get stuck half-way for
   // room.
-  auto vms = tx.vms_on(request.id);
+  auto vms = reader.vms_on(id);
   if (!vms) return vms.error();
   std::vector<Bytes> sizes;
   for (const auto& vm : *vms) sizes.push_back(vm.memory);
-  auto rooms = rooms_now(tx, {}, request.id);
+  auto rooms = rooms_now(reader, {}, id);
   if (!rooms) return rooms.error();
   auto places = policy::place_all(*rooms, sizes);
-  if (!places) return places.error().during("host '" + request.id.value + "' can't be drained");
+  if (!places) return places.error().during("host '" + id.value + "' can't be drained");
+  return places;
+}
+
+Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request) {
+  auto places = find_destinations(tx, request.id);
+  if (!places) return places.error();
   Operation draft;
   draft.kind = OperationKind::HostDrain;
   draft.target = request.id.value;

@@ -11,13 +11,6 @@ std::string mib(Bytes bytes) {
   return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
 }
 
-Error wrong_state(const Vm& vm, const std::string& wanted) {
-  return make_error(Code::FailedPrecondition,
-                    "VM '" + vm.id.value + "' is " + std::string(to_string(vm.state)) +
-                        (vm.reason.empty() ? "" : " (" + vm.reason + ")"),
-                    "it must be " + wanted);
-}
-
 /// Jobs that have ranks on a VM.
 Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
   auto jobs = reader.unfinished_jobs_of(vm.pool);
@@ -67,6 +60,35 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
 }
 
 }  // namespace
+
+Error wrong_state(const Vm& vm, const std::string& wanted) {
+  return make_error(Code::FailedPrecondition,
+                    "VM '" + vm.id.value + "' is " + std::string(to_string(vm.state)) +
+                        (vm.reason.empty() ? "" : " (" + vm.reason + ")"),
+                    "it must be " + wanted);
+}
+
+Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
+                                const std::optional<HostId>& wanted, Strategy strategy) {
+  auto source = reader.host(*vm.host);
+  if (!source) return source.error();
+  if (!source->live_migration && strategy != Strategy::StopAndCopy) {
+    return make_error(
+        Code::Unsupported,
+        "host '" + source->id.value + "' (" + source->hypervisor + ") can't migrate a running VM",
+        "its 'mare host show' tells why; with the strategy stop-and-copy the VM stands still");
+  }
+  std::optional<HostId> destination = wanted;
+  if (!destination) {
+    auto rooms = rooms_now(reader, {}, vm.host);
+    if (!rooms) return rooms.error();
+    auto chosen = policy::place(*rooms, vm.memory);
+    if (!chosen) return chosen.error();
+    destination = *chosen;
+  }
+  if (auto fits = check_destination(reader, vm, *destination); !fits) return fits.error();
+  return *destination;
+}
 
 Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRequest& request,
                        const std::optional<OperationId>& parent) {
@@ -126,28 +148,15 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   if (!*holder && vm->state != VmState::Running) return wrong_state(*vm, "running");
   std::optional<HostId> destination = request.destination;
   if (!*holder) {
-    auto source = tx.host(*vm->host);
-    if (!source) return source.error();
-    if (!source->live_migration && sending.strategy != Strategy::StopAndCopy) {
-      return make_error(
-          Code::Unsupported,
-          "host '" + source->id.value + "' (" + source->hypervisor + ") can't migrate a running VM",
-          "its 'mare host show' tells why; with the strategy stop-and-copy the VM stands still");
-    }
-    if (!destination) {
-      auto rooms = rooms_now(tx, {}, vm->host);
-      if (!rooms) return rooms.error();
-      auto chosen = policy::place(*rooms, vm->memory);
-      if (!chosen) return chosen.error();
-      destination = *chosen;
-    }
-    if (auto fits = check_destination(tx, *vm, *destination); !fits) return fits.error();
+    auto found = find_destination(tx, *vm, request.destination, sending.strategy);
+    if (!found) return found.error();
+    destination = *found;
   }
   Operation draft;
   draft.kind = OperationKind::VmMigrate;
   draft.target = request.vm.value;
   draft.parent = parent;
-  draft.request = text_of(request.policy);
+  draft.request = text_of(request.policy, request.force);
   // What is to be done at the policy's own limit takes time as well.
   const Seconds longest = request.timeout + request.policy.time_limit.value_or(Seconds{0});
   draft.deadline = context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(longest);

@@ -47,6 +47,21 @@ struct MigrateRequest {
   std::optional<HostId> destination;  // none: placement decides
   MovePolicy policy;
   Seconds timeout{600};  // then it is cancelled and the VM stays at the source
+  bool force = false;    // also when the forecast says that it had better not move
+};
+/// What a migration would cost.
+struct ForecastRequest {
+  VmId vm;
+  std::optional<HostId> destination;  // none: placement decides
+  MovePolicy policy;
+};
+/// What a drain would cost.
+struct DrainForecastRequest {
+  HostId id;
+};
+/// What a client knows better than mared.
+struct MigrationReport {
+  double added_job_time_s = 0;
 };
 struct JobSubmitRequest {
   PoolId pool;

@@ -24,6 +24,10 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_vm_migrate(context, operation);
     case OperationKind::JobRun:
       return make_job_run(context, operation);
+    case OperationKind::ForecastMake:
+      return make_forecast(context, operation);
+    case OperationKind::PlanDrain:
+      return make_plan_drain(context, operation);
   }
   MARE_ASSERT(false);
 }

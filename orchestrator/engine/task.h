@@ -75,6 +75,13 @@ class Task : public std::enable_shared_from_this<Task> {
   /// Later, on this thread, unless the state changed meanwhile.
   void after(std::chrono::nanoseconds delay, std::function<void()> what);
   void soon(std::function<void()> what) { after(std::chrono::nanoseconds{0}, std::move(what)); }
+  /// `then`, unless the state changed meanwhile.
+  template <typename R>
+  std::function<void(R)> guarded(std::function<void(R)> then) {
+    return [guard = guard_here(), then = std::move(then)](R answer) {
+      if (guard()) then(std::move(answer));
+    };
+  }
   /// Enters the state again in a while.
   void again(std::chrono::nanoseconds delay = std::chrono::seconds{1});
 
@@ -109,5 +116,7 @@ std::shared_ptr<Task> make_vm_start(Context& context, const Operation& operation
 std::shared_ptr<Task> make_vm_stop(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_vm_migrate(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_job_run(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_forecast(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_plan_drain(Context& context, const Operation& operation);
 
 }  // namespace mare::engine

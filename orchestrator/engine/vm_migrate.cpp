@@ -3,6 +3,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/spec.h"
+#include "orchestrator/policy/replay.h"
 
 namespace mare::engine {
 
@@ -10,7 +11,7 @@ void VmMigrate::enter(bool recovered) {
   if (!load()) return again();
   switch (state()) {
     case State::Planned:
-      return reserve();
+      return forecast_first();
     case State::Reserved:
       return prepare();
     case State::PreCopying:
@@ -31,6 +32,8 @@ void VmMigrate::enter(bool recovered) {
 }
 
 void VmMigrate::on_cancel() {
+  // The forecast that is being made is not waited for.
+  if (state() == State::Planned) return refuse(make_error(Code::Cancelled, "cancelled"));
   // Before the source is known to send, a cancel could overtake the beginning and be lost: the
   // first poll asks for it then.
   if (sends_ && (state() == State::PreCopying || state() == State::Switching)) {
@@ -54,6 +57,11 @@ bool VmMigrate::load() {
   vm_ = *row;
   migration_ = *record;
   policy_ = move_policy_from(operation().request);
+  auto forecast =
+      query<Forecast>(store(), [&](const store::Reader& r) { return r.forecast(operation().id); });
+  if (!forecast && forecast.error().code != Code::NotFound) return false;
+  forecast_.reset();
+  if (forecast) forecast_ = std::move(*forecast);
   return true;
 }
 
@@ -66,12 +74,17 @@ bool VmMigrate::step(Event event, const std::string& detail, const Also& also) {
 Result<MigrationTicket> VmMigrate::ticket() {
   auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
   if (!spec) return spec.error();
-  return MigrationTicket{operation().id, *spec, migration_.bandwidth_limit,
-                         migration_.downtime_limit, migration_.sending};
+  auto downtime = migration_.downtime_limit;
+  // The hypervisor counts only pages: what a switch takes besides is taken off, as was forecast.
+  if (forecast_) downtime = policy::hypervisor_downtime_limit(policy_, forecast_->link);
+  return MigrationTicket{operation().id, *spec, migration_.bandwidth_limit, downtime,
+                         migration_.sending};
 }
 
 void VmMigrate::reserve() {
   if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
+  // The forecast took its time, and a host may have gone silent meanwhile.
+  if (vm_.state != VmState::Running) return refuse(wrong_state(vm_, "running"));
   auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
   if (!spec) return refuse(spec.error());
   Error refusal;
@@ -86,10 +99,14 @@ void VmMigrate::reserve() {
     Vm moving = vm_;
     moving.state = VmState::Migrating;
     if (auto done = put_vm(tx, clock(), moving); !done) return done;
+    if (auto done = keep_forecast(tx); !done) return done;
     return tx.reserve(
         {operation().id, migration_.destination, vm_.memory + rooms->front().vm_overhead});
   };
-  if (step(Event::Reserve, "on " + migration_.destination.value, also)) {
+  const std::string how = forecast_              ? ": " + forecast_->reason
+                          : no_forecast_.empty() ? ""
+                                                 : ", without a forecast: " + no_forecast_;
+  if (step(Event::Reserve, "on " + migration_.destination.value + how, also)) {
     vm_.state = VmState::Migrating;
     return prepare();
   }

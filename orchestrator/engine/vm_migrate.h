@@ -5,8 +5,9 @@
 // changes in the same transaction that enters Committed, or PostCopying, and nothing else changes
 // it. A copy elsewhere is ended, never resumed.
 //
-// vm_migrate.cpp: up to the sending. vm_migrate_send.cpp: while the source sends.
-// vm_migrate_look.cpp: what is true, and the ways back. vm_migrate_arrive.cpp: after the switch.
+// vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp: up to the sending.
+// vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is true, and the ways
+// back. vm_migrate_arrive.cpp: after the switch.
 #pragma once
 
 #include <memory>
@@ -40,6 +41,10 @@ class VmMigrate final : public Task {
   Result<MigrationTicket> ticket();
 
   // Up to the sending: nothing was sent, so a restart just goes on.
+  void forecast_first();
+  void take_up(Result<Forecast> made);
+  Status keep_forecast(store::Transaction& tx);
+  Status score_forecast(store::Transaction& tx);
   void reserve();
   void refuse(const Error& error);
   void prepare();
@@ -101,6 +106,8 @@ class VmMigrate final : public Task {
   Vm vm_;
   Migration migration_;
   MovePolicy policy_;
+  std::optional<Forecast> forecast_;
+  std::string no_forecast_;  // why there is none, as far as this process knows
   IncomingEndpoint endpoint_;
   std::shared_ptr<MigrationProbe> probe_;
   std::string note_;  // why it is ending, when it ends badly

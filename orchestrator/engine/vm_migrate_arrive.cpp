@@ -106,7 +106,10 @@ void VmMigrate::done(const std::string& trouble) {
   finish(to_string(Event::Announced), to_string(State::Done), outcome,
          trouble.empty() ? where : where + ", but " + trouble,
          trouble.empty() ? "" : std::string(to_string(Code::Internal)),
-         [&](store::Transaction& tx) { return tx.put(migration_); });
+         [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return score_forecast(tx);
+         });
 }
 
 void VmMigrate::start_probe() {

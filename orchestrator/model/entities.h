@@ -29,6 +29,9 @@ struct Host {
   bool live_migration = false;
   WallTime added{0};
   WallTime last_seen{0};
+  std::vector<Strategy> strategies = {};  // that it can take part in, as either end
+  std::string dirty_log = {};             // how it watches the memory of VMs; "" if it can't
+  std::string dirty_log_why = {};         // and then why not
 };
 
 struct Pool {

@@ -115,9 +115,18 @@ struct MovePolicy {
   LimitAction at_limit = LimitAction::Cancel;
 };
 
+/// What came of a move that was forecast.
+struct ForecastOutcome {
+  Strategy strategy = Strategy::PreCopy;  // that was taken
+  double total_time_s = 0;
+  double sent_bytes = 0;
+  std::optional<double> downtime_s;        // as the hypervisor tells, else as the guest saw it
+  std::optional<double> added_job_time_s;  // told by a client that timed the job
+};
+
 /// Written before the first page moves, scored afterwards.
 struct Forecast {
-  OperationId id;  // of the operation that made it: a vm.forecast or a vm.migrate
+  OperationId id;  // of the operation that made it: a forecast.make or a vm.migrate
   VmId vm;
   HostId source;
   HostId destination;
@@ -126,10 +135,12 @@ struct Forecast {
   MemoryProfile profile;
   LinkMeasurement link;
   bool has_job = false;  // a rank runs on the VM
+  std::string program;   // of that job; "" without one
   std::vector<StrategyForecast> strategies;
-  std::optional<Strategy> choice;  // none: do not move
-  Sending sending;                 // of the choice
-  std::string reason;              // one sentence
+  std::optional<Strategy> choice;          // none: do not move
+  Sending sending;                         // of the choice
+  std::string reason;                      // one sentence
+  std::optional<ForecastOutcome> outcome;  // none: no move came of it, or it has not ended
 };
 
 }  // namespace mare

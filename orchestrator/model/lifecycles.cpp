@@ -210,6 +210,42 @@ constexpr std::array<Row<JobRunState, JobRunEvent>, 10> kJobRunTable{{
     {JobRunState::Stopping, JobRunEvent::Abort, JobRunState::Failed},
 }};
 
+constexpr std::array<std::pair<ForecastMakeState, std::string_view>, 4> kForecastMakeStates{{
+    {ForecastMakeState::Planned, "Planned"},
+    {ForecastMakeState::Measuring, "Measuring"},
+    {ForecastMakeState::Done, "Done"},
+    {ForecastMakeState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<ForecastMakeEvent, std::string_view>, 3> kForecastMakeEvents{{
+    {ForecastMakeEvent::Begin, "Begin"},
+    {ForecastMakeEvent::Made, "Made"},
+    {ForecastMakeEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<ForecastMakeState, ForecastMakeEvent>, 4> kForecastMakeTable{{
+    {ForecastMakeState::Planned, ForecastMakeEvent::Begin, ForecastMakeState::Measuring},
+    {ForecastMakeState::Planned, ForecastMakeEvent::GiveUp, ForecastMakeState::Failed},
+    {ForecastMakeState::Measuring, ForecastMakeEvent::Made, ForecastMakeState::Done},
+    {ForecastMakeState::Measuring, ForecastMakeEvent::GiveUp, ForecastMakeState::Failed},
+}};
+
+constexpr std::array<std::pair<PlanDrainState, std::string_view>, 4> kPlanDrainStates{{
+    {PlanDrainState::Planned, "Planned"},
+    {PlanDrainState::Asking, "Asking"},
+    {PlanDrainState::Done, "Done"},
+    {PlanDrainState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<PlanDrainEvent, std::string_view>, 3> kPlanDrainEvents{{
+    {PlanDrainEvent::Begin, "Begin"},
+    {PlanDrainEvent::AllMade, "AllMade"},
+    {PlanDrainEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<PlanDrainState, PlanDrainEvent>, 4> kPlanDrainTable{{
+    {PlanDrainState::Planned, PlanDrainEvent::Begin, PlanDrainState::Asking},
+    {PlanDrainState::Planned, PlanDrainEvent::GiveUp, PlanDrainState::Failed},
+    {PlanDrainState::Asking, PlanDrainEvent::AllMade, PlanDrainState::Done},
+    {PlanDrainState::Asking, PlanDrainEvent::GiveUp, PlanDrainState::Failed},
+}};
+
 }  // namespace
 
 std::string_view to_string(HostAddState state) {
@@ -314,6 +350,32 @@ std::optional<JobRunState> next(JobRunState from, JobRunEvent event) {
 }
 bool state_from(std::string_view text, JobRunState& state) {
   return value_of(kJobRunStates, text, state);
+}
+
+std::string_view to_string(ForecastMakeState state) {
+  return name_of(kForecastMakeStates, state);
+}
+std::string_view to_string(ForecastMakeEvent event) {
+  return name_of(kForecastMakeEvents, event);
+}
+std::optional<ForecastMakeState> next(ForecastMakeState from, ForecastMakeEvent event) {
+  return look_up(kForecastMakeTable, from, event);
+}
+bool state_from(std::string_view text, ForecastMakeState& state) {
+  return value_of(kForecastMakeStates, text, state);
+}
+
+std::string_view to_string(PlanDrainState state) {
+  return name_of(kPlanDrainStates, state);
+}
+std::string_view to_string(PlanDrainEvent event) {
+  return name_of(kPlanDrainEvents, event);
+}
+std::optional<PlanDrainState> next(PlanDrainState from, PlanDrainEvent event) {
+  return look_up(kPlanDrainTable, from, event);
+}
+bool state_from(std::string_view text, PlanDrainState& state) {
+  return value_of(kPlanDrainStates, text, state);
 }
 
 }  // namespace mare

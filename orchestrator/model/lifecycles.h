@@ -70,6 +70,23 @@ enum class JobRunState : std::uint8_t {
 };
 enum class JobRunEvent : std::uint8_t { Assign, Started, Stop, Ended, Abort };
 
+// Its noun is not "vm": it holds up nothing else that works on the VM.
+enum class ForecastMakeState : std::uint8_t {
+  Planned,
+  Measuring,  // both hosts are being asked
+  Done,       // the forecast is stored
+  Failed,
+};
+enum class ForecastMakeEvent : std::uint8_t { Begin, Made, GiveUp };
+
+enum class PlanDrainState : std::uint8_t {
+  Planned,
+  Asking,  // a child forecast was asked for, for every VM of the host
+  Done,
+  Failed,
+};
+enum class PlanDrainEvent : std::uint8_t { Begin, AllMade, GiveUp };
+
 #define MARE_LIFECYCLE(Kind)                                            \
   std::string_view to_string(Kind##State state);                        \
   std::string_view to_string(Kind##Event event);                        \
@@ -84,6 +101,8 @@ MARE_LIFECYCLE(PoolDelete)
 MARE_LIFECYCLE(VmStart)
 MARE_LIFECYCLE(VmStop)
 MARE_LIFECYCLE(JobRun)
+MARE_LIFECYCLE(ForecastMake)
+MARE_LIFECYCLE(PlanDrain)
 #undef MARE_LIFECYCLE
 
 }  // namespace mare

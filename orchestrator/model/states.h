@@ -32,6 +32,8 @@ enum class OperationKind : std::uint8_t {
   VmStop,
   VmMigrate,
   JobRun,
+  ForecastMake,  // of a VM: what a move of it would cost
+  PlanDrain,     // of a host: the same of every VM that it has
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 

@@ -18,7 +18,7 @@ struct PastMove {
   StrategyForecast forecast;
   double total_time_s = 0;
   double sent_bytes = 0;
-  double downtime_s = 0;
+  std::optional<double> downtime_s;
   std::optional<double> added_job_time_s;
 };
 

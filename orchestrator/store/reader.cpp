@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "orchestrator/store/connection.h"
@@ -155,6 +156,31 @@ Result<std::vector<Migration>> Reader::migrations(std::size_t limit) const {
   return all<Migration>(db_, kMigrationColumns,
                         "migration ORDER BY seq DESC LIMIT " + std::to_string(limit),
                         read_migration);
+}
+Result<Forecast> Reader::forecast(const OperationId& id) const {
+  return one<Forecast>(db_, kForecastColumns, "forecast", read_forecast, "forecast", id.value);
+}
+Result<std::vector<Forecast>> Reader::forecasts(const std::optional<VmId>& vm,
+                                                std::size_t limit) const {
+  const std::string tail = " ORDER BY seq DESC LIMIT " + std::to_string(limit);
+  if (!vm) return all<Forecast>(db_, kForecastColumns, "forecast" + tail, read_forecast);
+  return all<Forecast>(db_, kForecastColumns, "forecast WHERE vm = ?" + tail, read_forecast,
+                       {vm->value});
+}
+Result<std::vector<Forecast>> Reader::past_moves(std::size_t limit) const {
+  auto rows = all<Forecast>(
+      db_, kForecastColumns,
+      "forecast WHERE outcome IS NOT NULL ORDER BY seq DESC LIMIT " + std::to_string(limit),
+      read_forecast);
+  if (rows) std::reverse(rows->begin(), rows->end());
+  return rows;
+}
+Result<std::uint64_t> Reader::forecast_count() const {
+  auto query = db_.prepare("SELECT count(*) FROM forecast");
+  if (!query) return query.error();
+  auto row = query->step();
+  if (!row) return row.error();
+  return query->natural();
 }
 Result<std::vector<Reservation>> Reader::reservations() const {
   return all<Reservation>(db_, "operation, host, memory_bytes", "reservation ORDER BY operation",

@@ -62,42 +62,17 @@ std::vector<Round> rounds_from(const std::string& text) {
   return out;
 }
 
-std::string sending_text(const Sending& sending) {
-  const json out{{"strategy", to_string(sending.strategy)},
-                 {"channels", sending.channels},
-                 {"throttle_initial_percent", sending.throttle_initial_percent},
-                 {"throttle_step_percent", sending.throttle_step_percent},
-                 {"pre_copy_rounds", sending.pre_copy_rounds},
-                 {"rate_min_bytes_per_s", sending.rate_min.value},
-                 {"rate_max_bytes_per_s", sending.rate_max.value},
-                 {"rate_gain", sending.rate_gain},
-                 {"allow_post_copy", sending.allow_post_copy}};
+std::string strategies_text(const std::vector<Strategy>& strategies) {
+  json out = json::array();
+  for (const auto strategy : strategies) out.push_back(to_string(strategy));
   return out.dump();
 }
 
-template <typename T>
-T number_or(const json& from, const char* name, T fallback) {
-  const auto found = from.find(name);
-  return found != from.end() && found->is_number() ? found->get<T>() : fallback;
-}
-
-Sending sending_from(const std::string& text) {
-  const json parsed = json::parse(text, nullptr, false);
-  Sending out;
-  if (!parsed.is_object()) return out;
-  if (const auto name = parsed.find("strategy"); name != parsed.end() && name->is_string()) {
-    out.strategy = strategy_from(name->get<std::string>()).value_or(out.strategy);
+std::vector<Strategy> strategies_from(const std::string& text) {
+  std::vector<Strategy> out;
+  for (const auto& name : strings_from(text)) {
+    if (const auto known = strategy_from(name)) out.push_back(*known);
   }
-  out.channels = number_or(parsed, "channels", out.channels);
-  out.throttle_initial_percent =
-      number_or(parsed, "throttle_initial_percent", out.throttle_initial_percent);
-  out.throttle_step_percent = number_or(parsed, "throttle_step_percent", out.throttle_step_percent);
-  out.pre_copy_rounds = number_or(parsed, "pre_copy_rounds", out.pre_copy_rounds);
-  out.rate_min.value = number_or(parsed, "rate_min_bytes_per_s", out.rate_min.value);
-  out.rate_max.value = number_or(parsed, "rate_max_bytes_per_s", out.rate_max.value);
-  out.rate_gain = number_or(parsed, "rate_gain", out.rate_gain);
-  const auto allowed = parsed.find("allow_post_copy");
-  out.allow_post_copy = allowed != parsed.end() && allowed->is_boolean() && allowed->get<bool>();
   return out;
 }
 
@@ -132,6 +107,9 @@ Host read_host(Statement& row) {
   host.live_migration = row.flag();
   host.added = WallTime{row.integer()};
   host.last_seen = WallTime{row.integer()};
+  host.strategies = strategies_from(row.text());
+  host.dirty_log = row.text();
+  host.dirty_log_why = row.text();
   return host;
 }
 
@@ -140,6 +118,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(to_string(host.health)).bind(host.health_reason).bind(signed_of(host.memory));
   to.bind(host.cpus).bind(signed_of(host.vm_overhead)).bind(host.hypervisor);
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
+  to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
 }
 
 Pool read_pool(Statement& row) {

@@ -11,7 +11,7 @@ namespace mare::store {
 
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
-    "live_migration, added_us, last_seen_us";
+    "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us";
 inline constexpr const char* kVmColumns =
@@ -31,12 +31,17 @@ inline constexpr const char* kMigrationColumns =
     "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs, "
     "sending";
 
+inline constexpr const char* kForecastColumns =
+    "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
+    "profile, link, strategies, outcome";
+
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);
 Vm read_vm(Statement& row);
 Job read_job(Statement& row);
 Operation read_operation(Statement& row);
 Migration read_migration(Statement& row);
+Forecast read_forecast(Statement& row);
 
 void bind_row(Statement& to, const Host& host);
 void bind_row(Statement& to, const Pool& pool);
@@ -44,5 +49,10 @@ void bind_row(Statement& to, const Vm& vm);
 void bind_row(Statement& to, const Job& job);
 void bind_row(Statement& to, const Operation& operation);
 void bind_row(Statement& to, const Migration& migration);
+void bind_row(Statement& to, const Forecast& forecast);
+
+/// A Sending as its column has it, in both tables; what it does not hold reads as the default.
+std::string sending_text(const Sending& sending);
+Sending sending_from(const std::string& text);
 
 }  // namespace mare::store

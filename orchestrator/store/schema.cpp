@@ -72,6 +72,19 @@ CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 
 constexpr const char* kVersion2 = R"sql(
 ALTER TABLE migration ADD COLUMN sending TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE host ADD COLUMN strategies TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE host ADD COLUMN dirty_log TEXT NOT NULL DEFAULT '';
+ALTER TABLE host ADD COLUMN dirty_log_why TEXT NOT NULL DEFAULT '';
+-- What a move would cost, as it was known before its first page; its id is its operation's.
+CREATE TABLE forecast (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, vm TEXT NOT NULL,
+  source TEXT NOT NULL, destination TEXT NOT NULL, made_us INTEGER NOT NULL,
+  has_job INTEGER NOT NULL, program TEXT NOT NULL, choice TEXT, reason TEXT NOT NULL,
+  sending TEXT NOT NULL, policy TEXT NOT NULL, profile TEXT NOT NULL, link TEXT NOT NULL,
+  strategies TEXT NOT NULL, outcome TEXT
+) STRICT;
+CREATE INDEX forecast_by_vm ON forecast(vm);
+CREATE INDEX forecast_with_outcome ON forecast(seq) WHERE outcome IS NOT NULL;
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2};

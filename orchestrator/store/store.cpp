@@ -74,7 +74,9 @@ Status Store::prune(WallTime before) {
                             limit + " AND id NOT IN (SELECT id FROM migration)";
     return writer_->execute("DELETE FROM event WHERE at_us < " + limit +
                             ";DELETE FROM operation_event WHERE operation IN (" + old + ")" +
-                            ";DELETE FROM operation WHERE id IN (" + old + ");");
+                            ";DELETE FROM operation WHERE id IN (" + old + ")" +
+                            ";DELETE FROM forecast WHERE made_us < " + limit +
+                            " AND id NOT IN (SELECT id FROM migration);");
   });
 }
 

@@ -64,6 +64,13 @@ class Reader {
   Result<Migration> migration(const OperationId& id) const;
   /// Newest first.
   Result<std::vector<Migration>> migrations(std::size_t limit = 1000) const;
+  Result<Forecast> forecast(const OperationId& id) const;
+  /// Newest first; of one VM if one is named.
+  Result<std::vector<Forecast>> forecasts(const std::optional<VmId>& vm = {},
+                                          std::size_t limit = 1000) const;
+  /// The last ones that a migration has answered, newest last.
+  Result<std::vector<Forecast>> past_moves(std::size_t limit) const;
+  Result<std::uint64_t> forecast_count() const;
   Result<std::vector<Reservation>> reservations() const;
   /// Events after `seq`, oldest first.
   Result<std::vector<Event>> events_after(std::uint64_t seq, std::size_t limit) const;
@@ -84,6 +91,7 @@ class Transaction : public Reader {
   Status put(const Vm& vm);
   Status put(const Job& job);
   Status put(const Migration& migration);
+  Status put(const Forecast& forecast);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);
@@ -116,7 +124,8 @@ class Store {
   std::uint64_t commits() const;
   /// For tests: after that many commits every later write fails as if the process had died.
   void stop_after_commits(std::uint64_t commits);
-  /// Removes events, finished operations and their histories older than `before`. Migrations stay.
+  /// Removes events, finished operations with their histories, and forecasts that no migration
+  /// followed, older than `before`. Migrations stay, and with them their forecasts.
   Status prune(WallTime before);
 
  private:

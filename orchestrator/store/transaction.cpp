@@ -64,6 +64,9 @@ Status Transaction::put(const Job& job) {
 Status Transaction::put(const Migration& migration) {
   return run_with_row(db_, upsert("migration", kMigrationColumns), migration);
 }
+Status Transaction::put(const Forecast& forecast) {
+  return run_with_row(db_, upsert("forecast", kForecastColumns), forecast);
+}
 Status Transaction::erase(const HostId& id) {
   return run_with_text(db_, "DELETE FROM host WHERE id = ?", id.value);
 }

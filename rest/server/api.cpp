@@ -76,6 +76,13 @@ std::optional<Response> json_body(const Call& call, wire::Json& out) {
   return std::nullopt;
 }
 
+bool dry_run(const Call& call, wire::Faults& faults) {
+  QueryReader query(call, faults);
+  const bool dry = query.flag("dry_run");
+  query.finish();
+  return dry;
+}
+
 std::optional<Response> no_parameters(const Call& call) {
   wire::Faults faults;
   QueryReader(call, faults).finish();
@@ -102,6 +109,7 @@ void add_all_routes(Router& router, Api& api) {
   add_pool_routes(router, api);
   add_vm_routes(router, api);
   add_migration_routes(router, api);
+  add_forecast_routes(router, api);
   add_job_routes(router, api);
   add_operation_routes(router, api);
   add_event_routes(router, api);

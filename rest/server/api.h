@@ -13,6 +13,7 @@
 #include "rest/server/router.h"
 #include "rest/wire/bodies.h"
 #include "rest/wire/entities.h"
+#include "rest/wire/forecasts.h"
 #include "rest/wire/problem.h"
 #include "rest/wire/reader.h"
 
@@ -31,6 +32,7 @@ void add_host_routes(Router& router, Api& api);
 void add_pool_routes(Router& router, Api& api);
 void add_vm_routes(Router& router, Api& api);
 void add_migration_routes(Router& router, Api& api);
+void add_forecast_routes(Router& router, Api& api);
 void add_job_routes(Router& router, Api& api);
 void add_operation_routes(Router& router, Api& api);
 void add_event_routes(Router& router, Api& api);
@@ -81,6 +83,8 @@ std::optional<Response> read_body(const Call& call, Body& body) {
   return refuse(call, faults);
 }
 
+/// ?dry_run=true, for routes that take no other parameter.
+bool dry_run(const Call& call, wire::Faults& faults);
 /// A refusal for query parameters, for routes that take none.
 std::optional<Response> no_parameters(const Call& call);
 

@@ -38,9 +38,11 @@ Response get_image(const Api& api, const Call& call) {
 Response metrics(const Api& api, const Call& call) {
   const auto of_store = store_metrics(api.store);
   if (!of_store) return refuse(call, of_store.error());
+  const auto of_forecasts = forecast_metrics(api.store);
+  if (!of_forecasts) return refuse(call, of_forecasts.error());
   return {200,
           "text/plain; version=0.0.4; charset=utf-8",
-          *of_store + stream_metrics(api.followers.counts()) + api.metrics.text(),
+          *of_store + *of_forecasts + stream_metrics(api.followers.counts()) + api.metrics.text(),
           {}};
 }
 

@@ -45,8 +45,15 @@ Response stop_vm(Api& api, const Call& call) {
 Response migrate_vm(Api& api, const Call& call) {
   wire::MigrationBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(call, api.engine.submit(engine::MigrateRequest{vm_id(call), body.destination,
-                                                                 body.policy, body.timeout}));
+  wire::Faults faults;
+  const bool dry = dry_run(call, faults);
+  if (!faults.empty()) return refuse(call, faults);
+  if (dry) {
+    return accepted(call, api.engine.submit(
+                              engine::ForecastRequest{vm_id(call), body.destination, body.policy}));
+  }
+  return accepted(call, api.engine.submit(engine::MigrateRequest{
+                            vm_id(call), body.destination, body.policy, body.timeout, body.force}));
 }
 
 Result<wire::MigrationRecord> with_status(const store::Reader& reader, const Migration& migration) {

@@ -149,6 +149,16 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
 
 }  // namespace
 
+void metric_head(std::string& out, const std::string& name, const std::string& type,
+                 const std::string& help) {
+  head(out, name, type, help);
+}
+
+void metric_sample(std::string& out, const std::string& name, const std::string& labels,
+                   double value) {
+  sample(out, name, labels, value);
+}
+
 void HttpMetrics::count(const std::string& route, int status) {
   const std::lock_guard lock(mutex_);
   ++requests_[{route.empty() ? "none" : route, status}];

@@ -25,6 +25,14 @@ class HttpMetrics {
 
 /// Everything that the store knows.
 Result<std::string> store_metrics(const store::Store& store);
+/// How many forecasts were made, and how good they were.
+Result<std::string> forecast_metrics(const store::Store& store);
+
+// Pieces of the text format.
+void metric_head(std::string& out, const std::string& name, const std::string& type,
+                 const std::string& help);
+void metric_sample(std::string& out, const std::string& name, const std::string& labels,
+                   double value);
 std::string stream_metrics(const Followers::Counts& counts);
 
 }  // namespace mare::rest

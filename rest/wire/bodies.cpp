@@ -52,7 +52,20 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
+void read_priority(ObjectReader& from, MovePolicy& policy) {
+  auto name = from.text("priority", false, {1, 64});
+  if (!name) return;
+  const auto priority = priority_from(*name);
+  if (!priority) {
+    from.fault("priority", "'" + *name +
+                               "' is no priority; give one of least-stall, least-traffic, " +
+                               "by-deadline, manual");
+  }
+  policy.priority = priority.value_or(policy.priority);
+}
+
 void read_policy(ObjectReader& from, MovePolicy& policy) {
+  read_priority(from, policy);
   if (auto name = from.text("strategy", false, {1, 64})) {
     policy.strategy = strategy_from(*name);
     if (!policy.strategy) {
@@ -62,6 +75,9 @@ void read_policy(ObjectReader& from, MovePolicy& policy) {
     } else {
       policy.priority = Priority::Manual;
     }
+  }
+  if (policy.priority == Priority::Manual && !policy.strategy) {
+    from.fault("priority", "'manual' leaves the choice to you; name a strategy");
   }
   if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
     policy.bandwidth_limit = BytesPerSecond{*limit};
@@ -140,6 +156,7 @@ Json to_json(const MigrationBody& body) {
   const MovePolicy& policy = body.policy;
   return Json{
       {"destination", body.destination ? Json(body.destination->value) : Json(nullptr)},
+      {"priority", to_string(policy.strategy ? Priority::Manual : policy.priority)},
       {"strategy", policy.strategy ? Json(to_string(*policy.strategy)) : Json(nullptr)},
       {"bandwidth_limit_bytes_per_s",
        policy.bandwidth_limit ? Json(policy.bandwidth_limit->value) : Json(nullptr)},
@@ -147,7 +164,8 @@ Json to_json(const MigrationBody& body) {
        policy.downtime_limit ? Json(policy.downtime_limit->count()) : Json(nullptr)},
       {"time_limit_s", policy.time_limit ? Json(policy.time_limit->count()) : Json(nullptr)},
       {"at_limit", to_string(policy.at_limit)},
-      {"timeout_s", body.timeout.count()}};
+      {"timeout_s", body.timeout.count()},
+      {"force", body.force}};
 }
 
 void read(const Json& json, MigrationBody& body, Faults& faults) {
@@ -155,6 +173,18 @@ void read(const Json& json, MigrationBody& body, Faults& faults) {
   if (auto host = from.text("destination", false, {1, 64})) body.destination = HostId{*host};
   read_policy(from, body.policy);
   if (auto limit = from.number("timeout_s", false, {1, 86'400})) body.timeout = Seconds{*limit};
+  body.force = from.flag("force", false).value_or(body.force);
+  from.finish();
+}
+
+Json to_json(const ReportBody& body) {
+  return Json{{"added_job_time_s", body.added_job_time_s}};
+}
+
+void read(const Json& json, ReportBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  // Below zero by what timing a job varies.
+  body.added_job_time_s = from.number("added_job_time_s", true, {-1e6, 1e6}).value_or(0);
   from.finish();
 }
 

@@ -36,6 +36,10 @@ struct MigrationBody {
   std::optional<HostId> destination;
   MovePolicy policy;
   Seconds timeout{600};
+  bool force = false;
+};
+struct ReportBody {
+  double added_job_time_s = 0;
 };
 struct JobBody {
   PoolId pool;
@@ -52,6 +56,7 @@ Json to_json(const PoolBody& body);
 Json to_json(const VmStartBody& body);
 Json to_json(const VmStopBody& body);
 Json to_json(const MigrationBody& body);
+Json to_json(const ReportBody& body);
 Json to_json(const JobBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
@@ -61,6 +66,7 @@ void read(const Json& json, PoolBody& body, Faults& faults);
 void read(const Json& json, VmStartBody& body, Faults& faults);
 void read(const Json& json, VmStopBody& body, Faults& faults);
 void read(const Json& json, MigrationBody& body, Faults& faults);
+void read(const Json& json, ReportBody& body, Faults& faults);
 void read(const Json& json, JobBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 

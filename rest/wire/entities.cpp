@@ -27,6 +27,12 @@ Json strings(const std::vector<std::string>& list) {
   return out;
 }
 
+Json strategy_names(const std::vector<Strategy>& list) {
+  Json out = Json::array();
+  for (const auto strategy : list) out.push_back(to_string(strategy));
+  return out;
+}
+
 Json ms_or_null(const std::optional<Microseconds>& value) {
   return value ? Json(to_ms(*value)) : Json(nullptr);
 }
@@ -78,6 +84,9 @@ Json to_json(const HostRecord& record) {
               {"cpus", host.cpus},
               {"hypervisor", text_or_null(host.hypervisor)},
               {"live_migration", host.live_migration},
+              {"strategies", strategy_names(host.strategies)},
+              {"dirty_log", text_or_null(host.dirty_log)},
+              {"dirty_log_why", text_or_null(host.dirty_log_why)},
               {"added", time_json(host.added)},
               {"last_seen", time_json(host.last_seen)}};
 }

@@ -138,6 +138,13 @@ Result<HostRecord> host_from(const Json& json) {
   from.get("cpus", out.host.cpus);
   from.get("hypervisor", out.host.hypervisor);
   from.get("live_migration", out.host.live_migration);
+  // A server of before the strategies has none of these; a newer one may know more strategies.
+  const auto names = from.reader().texts("strategies", false, kManyItems);
+  for (const auto& name : names.value_or(std::vector<std::string>{})) {
+    if (const auto known = strategy_from(name)) out.host.strategies.push_back(*known);
+  }
+  from.get("dirty_log", out.host.dirty_log);
+  from.get("dirty_log_why", out.host.dirty_log_why);
   from.get("added", out.host.added);
   from.get("last_seen", out.host.last_seen);
   return done(std::move(out), faults, "host");

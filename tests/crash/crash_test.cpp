@@ -223,6 +223,32 @@ std::vector<Scene> scenes() {
     all.push_back({"VmMigrate" + name + "Cancelled", make_busy_pool, ask, cancel, false, vms_run});
     all.push_back({"VmMigrate" + name + "Broken", make_busy_pool, ask, break_it, false, vms_run});
   }
+  all.push_back({"ForecastMake",
+                 make_busy_pool,
+                 [](SimWorld& w) {
+                   return w.engine().submit(engine::ForecastRequest{first_vm(), {}, {}});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   EXPECT_TRUE(w.store().read([&](const store::Reader& reader) -> Status {
+                     EXPECT_TRUE(reader.forecast(o.id));
+                     return ok_status();
+                   }));
+                 }});
+  all.push_back({"PlanDrain",
+                 make_busy_pool,
+                 [](SimWorld& w) {
+                   const HostId host = *vm_row(w, first_vm()).host;
+                   return w.engine().submit(engine::DrainForecastRequest{host});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   EXPECT_NE(o.reason.find("1 VM"), std::string::npos) << o.reason;
+                 }});
   all.push_back({"JobRun",
                  [](SimWorld& w) { make_pool(w, 2); },
                  [](SimWorld& w) { return submit_job(w, 4); },

@@ -104,6 +104,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::VmStartBody>(schemas, "VmStart");
   takes<wire::VmStopBody>(schemas, "VmStop");
   takes<wire::MigrationBody>(schemas, "MigrationCreate");
+  takes<wire::ReportBody>(schemas, "MigrationReport");
   takes<wire::JobBody>(schemas, "JobCreate");
 }
 
@@ -120,7 +121,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::JobRun);
+  names("Operation", "kind", OperationKind::PlanDrain);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
 }

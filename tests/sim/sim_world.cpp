@@ -48,7 +48,9 @@ void SimExecutor::run(const std::string& lane, std::function<void()> work) {
   // Mostly some milliseconds; one call in twenty is slow.
   const auto longest = std::chrono::duration_cast<std::chrono::microseconds>(longest_).count();
   const auto bound = rng_.chance(0.05) ? longest : std::min<std::int64_t>(20'000, longest);
-  const std::chrono::microseconds delay{rng_.below(static_cast<std::uint64_t>(bound) + 1)};
+  std::chrono::nanoseconds delay =
+      std::chrono::microseconds{rng_.below(static_cast<std::uint64_t>(bound) + 1)};
+  if (const auto slow = slow_.extract(lane)) delay = slow.mapped();
   calls_.emplace(clock_.now() + delay, Call{lane, std::move(work)});
 }
 
@@ -164,7 +166,8 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.heartbeat = Milliseconds{3000};
   settings.poll = Milliseconds{150};
   settings.job_poll = Milliseconds{500};
-  engine::Ports ports{*store_, *drivers_, guests, *images_, executor, clock, engine_rng_, log_};
+  engine::Ports ports{*store_, *drivers_,   guests, *images_, executor,
+                      clock,   engine_rng_, log_,   forecast};
   engine_ = std::make_unique<engine::Engine>(ports, settings, std::move(after_commit));
   if (started_before_) must(engine_->recover());
   started_before_ = true;

@@ -31,6 +31,8 @@ class SimExecutor final : public engine::Executor {
   /// From now on a call is made only if `alive` says so when it is asked for; else it is as if the
   /// process had died before.
   void die_unless(std::function<bool()> alive) { alive_ = std::move(alive); }
+  /// The next call of that lane takes this long.
+  void slow_next(const std::string& lane, std::chrono::nanoseconds delay) { slow_[lane] = delay; }
   /// Longest time between asking for a call and its being made, most are much shorter.
   void set_longest_delay(std::chrono::nanoseconds longest) { longest_ = longest; }
 
@@ -43,6 +45,7 @@ class SimExecutor final : public engine::Executor {
   Rng& rng_;
   std::chrono::nanoseconds longest_ = std::chrono::milliseconds{800};
   std::multimap<MonotonicTime, Call> calls_;
+  std::map<std::string, std::chrono::nanoseconds> slow_;
   std::function<bool()> alive_;
 };
 
@@ -110,6 +113,9 @@ class SimWorld {
   /// The last lines of the log, for a failure's report.
   std::string log_tail(std::size_t lines) const;
   std::string database() const { return scratch_.path() + "/mare.db"; }
+
+  /// What an engine that starts from now on computes forecasts with.
+  std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
 
   ManualClock clock;
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it

@@ -17,6 +17,7 @@ constexpr const char* kFooter =
     "  mare lab up                                   a cluster on this machine\n"
     "  mare pool create demo --size 3 --memory 192\n"
     "  mare job submit demo -n 3 --follow -- migtest --iterations 100\n"
+    "  mare migrate demo-1 --to h3 --dry-run         what it would cost\n"
     "  mare migrate demo-1 --to h3\n"
     "  mare vm list -o wide\n"
     "Address and token: --url or MARE_URL (http://127.0.0.1:7410); --token-file, MARE_TOKEN or\n"
@@ -193,6 +194,7 @@ int run(int argc, char** argv) {
   add_vm_commands(app, action);
   add_job_commands(app, action, trailing);
   add_migration_commands(app, action);
+  add_forecast_commands(app, action);
   add_operation_commands(app, action);
   add_event_commands(app, action);
   add_program_commands(app, action);

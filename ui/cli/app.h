@@ -19,6 +19,8 @@ void add_pool_commands(CLI::App& app, Action& action);
 void add_vm_commands(CLI::App& app, Action& action);
 void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing);
 void add_migration_commands(CLI::App& app, Action& action);
+void add_forecast_commands(CLI::App& app, Action& action);
+void add_memory_command(CLI::App& vm, Action& action);
 void add_operation_commands(CLI::App& app, Action& action);
 void add_event_commands(CLI::App& app, Action& action);
 void add_program_commands(CLI::App& app, Action& action);

@@ -1,5 +1,6 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/forecast_commands.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
 
@@ -36,9 +37,10 @@ int remove_host(Session& session, const std::string& id) {
   return finish(session, *operation, follow);
 }
 
-int drain_host(Session& session, const std::string& id) {
-  auto operation = session.post(api({"hosts", id}) + ":drain");
+int drain_host(Session& session, const std::string& id, bool dry_run) {
+  auto operation = session.post(api({"hosts", id}) + ":drain" + (dry_run ? "?dry_run=true" : ""));
   if (!operation) return session.fail(operation.error());
+  if (dry_run) return finish_drain_forecast(session, *operation);
   Follow follow;
   follow.done = "host " + id +
                 " is drained: no VM runs there, and none will be placed there until "
@@ -91,8 +93,14 @@ void add_host_commands(CLI::App& app, Action& action) {
 
   named("remove", "Forget a host that runs no VMs", "mare host drain h2 && mare host remove h2",
         remove_host);
-  named("drain", "Move its VMs to other hosts and place no new ones", "mare host drain h2",
-        drain_host);
+  auto dry_run = std::make_shared<bool>(false);
+  CLI::App* drain = host->add_subcommand("drain", "Move its VMs to other hosts, place no new ones");
+  drain->add_option("host", *id, "Its name")->required()->type_name("HOST");
+  drain->add_flag("--dry-run", *dry_run, "Only forecast what it would cost; nothing moves");
+  drain->footer("Example: mare host drain h2 --dry-run");
+  drain->callback([&action, id, dry_run] {
+    action = [id, dry_run](Session& session) { return drain_host(session, *id, *dry_run); };
+  });
   named("activate", "Use a drained host again", "mare host activate h2", activate_host);
 }
 

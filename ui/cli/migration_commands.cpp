@@ -2,6 +2,7 @@
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/forecast_commands.h"
 #include "ui/cli/human.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
@@ -19,6 +20,9 @@ struct MigrateOptions {
   std::string strategy;
   std::string time_limit;
   std::string at_limit;
+  std::string priority;
+  bool dry_run = false;
+  bool force = false;
 };
 
 int migrate(Session& session, const MigrateOptions& options) {
@@ -31,8 +35,13 @@ int migrate(Session& session, const MigrateOptions& options) {
   if (!options.time_limit.empty()) policy.time_limit = duration_of(options.time_limit);
   if (!options.at_limit.empty()) policy.at_limit = *limit_action_from(options.at_limit);
   if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
-  auto operation = session.post(api({"vms", options.vm, "migrations"}), wire::to_json(body));
+  if (!options.priority.empty()) policy.priority = *priority_from(options.priority);
+  body.force = options.force;
+  const std::string path = api({"vms", options.vm, "migrations"});
+  auto operation =
+      session.post(path + (options.dry_run ? "?dry_run=true" : ""), wire::to_json(body));
   if (!operation) return session.fail(operation.error());
+  if (options.dry_run) return finish_forecast(session, *operation);
   Follow follow;
   follow.look = look_at_migration;
   follow.on_success = [](Session& s, const Json& done) {
@@ -88,8 +97,8 @@ void add_migration_commands(CLI::App& app, Action& action) {
       ->check(check_duration)
       ->type_name("TIME");
   move->add_option("--strategy", options->strategy,
-                   "How its memory is sent: pre-copy (default), rate-controlled, throttled, "
-                   "compressed, post-copy, hybrid, stop-and-copy")
+                   "How its memory is sent; else the forecast chooses: pre-copy, rate-controlled, "
+                   "throttled, compressed, post-copy, hybrid, stop-and-copy")
       ->check(CLI::IsMember(std::vector<std::string>{"pre-copy", "rate-controlled", "throttled",
                                                      "compressed", "post-copy", "hybrid",
                                                      "stop-and-copy"}))
@@ -103,8 +112,18 @@ void add_migration_commands(CLI::App& app, Action& action) {
           "the destination at once)")
       ->check(CLI::IsMember(std::vector<std::string>{"cancel", "stop-and-copy", "post-copy"}))
       ->type_name("ACTION");
+  move->add_option(
+          "--priority", options->priority,
+          "By what the forecast chooses: least-stall (default), least-traffic, by-deadline")
+      ->check(
+          CLI::IsMember(std::vector<std::string>{"least-stall", "least-traffic", "by-deadline"}))
+      ->type_name("NAME");
+  move->add_flag("--dry-run", options->dry_run,
+                 "Only forecast what every strategy would cost; nothing moves");
+  move->add_flag("-f,--force", options->force,
+                 "Also when the forecast says that it had better not");
   move->footer(
-      "Examples:\n  mare migrate demo-1 --to h3\n"
+      "Examples:\n  mare migrate demo-1 --to h3 --dry-run\n  mare migrate demo-1 --to h3\n"
       "  mare migrate demo-1 --to h3 --strategy compressed\n"
       "  mare migrate demo-1 --to h3 --time-limit 60s --at-limit post-copy\n"
       "  mare migrate demo-1 --to h3 --bandwidth 50MB/s --max-downtime 300ms\n"

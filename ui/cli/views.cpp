@@ -76,6 +76,14 @@ Columns host_columns(WallTime now) {
       {"MEMORY", mib("memory_mib"), Shown::Always, true},
       {"CPUS", plain("cpus"), Shown::Always, true},
       {"LIVE", [](const Json& o) { return std::string(flag(o, "live_migration") ? "yes" : "no"); }},
+      {"STRATEGIES", list("strategies"), Shown::Alone},
+      {"DIRTY LOG",
+       [](const Json& o) {
+         const std::string why = text(o, "dirty_log_why");
+         const std::string log = text(o, "dirty_log");
+         return log.empty() && !why.empty() ? "none: " + why : log;
+       },
+       Shown::Alone},
       {"ADDRESS", plain("address"), Shown::Wide},
       {"HYPERVISOR", plain("hypervisor"), Shown::Wide},
       {"OVERHEAD", mib("vm_overhead_mib"), Shown::Alone},

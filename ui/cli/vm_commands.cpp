@@ -68,6 +68,8 @@ void add_vm_commands(CLI::App& app, Action& action) {
   show->callback(
       [&action, id] { action = [id](Session& session) { return show_vm(session, *id); }; });
 
+  add_memory_command(*vm, action);
+
   CLI::App* start = vm->add_subcommand("start", "Start a stopped one");
   start->add_option("vm", *id, "Its name")->required()->type_name("VM");
   start->add_option("--host", *host, "There; else Maré chooses")->type_name("HOST");

@@ -193,12 +193,19 @@ int finish(Session& session, const Json& operation, const Follow& follow) {
     return timed_out ? kTimedOut : kInterrupted;
   }
   const Json& last = end->last;
-  if (session.wants(Output::JsonText)) session.print_json(last);
+  const bool answered = follow.answer && text(last, "outcome") == "succeeded";
+  if (session.wants(Output::JsonText) && !answered) session.print_json(last);
   if (text(last, "outcome") != "succeeded") {
     session.fail(operation_error(last));
     return kFailed;
   }
   if (!follow.done.empty()) session.say(follow.done);
+  if (answered) {
+    auto answer = follow.answer(session, last);
+    if (!answer) return session.fail(answer.error());
+    follow.show(session, *answer);
+    return kOk;
+  }
   if (follow.on_success && !session.wants(Output::JsonText)) follow.on_success(session, last);
   return kOk;
 }

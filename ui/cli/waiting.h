@@ -37,6 +37,9 @@ struct Follow {
   Looker look = look_at_operation;
   std::string done;
   std::function<void(Session&, const Json& operation)> on_success;  // prints more, in table form
+  /// Where the end is worth an object of its own: gets it, and prints it in the form of -o.
+  std::function<Result<Json>(Session&, const Json& operation)> answer;
+  std::function<void(Session&, const Json& answer)> show;
 };
 int finish(Session& session, const Json& operation, const Follow& follow);
 

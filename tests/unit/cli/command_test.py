@@ -225,11 +225,62 @@ class Waiting(CommandTest):
         self.server.on("GET", "/migrations/op-1", moving)
         self.server.on("GET", "/operations/op-1", in_turn(begun, operation("succeeded")))
         done = self.mare("migrate", "demo-1", "--to", "h3", "--bandwidth", "50MB/s", "--max-downtime", "300ms",
-                         "--timeout", "1m")
-        self.assertEqual(self.sent("POST")[0][1], {"destination": "h3", "bandwidth_limit_bytes_per_s": 5e7,
-                                                   "downtime_limit_ms": 300, "timeout_s": 60})
+                         "--timeout", "1m", "--priority", "least-traffic", "--force")
+        self.assertEqual(self.sent("POST")[0], ("/api/v1/vms/demo-1/migrations", {
+            "destination": "h3", "priority": "least-traffic", "strategy": None, "bandwidth_limit_bytes_per_s": 5e7,
+            "downtime_limit_ms": 300, "time_limit_s": None, "at_limit": "cancel", "timeout_s": 60, "force": True}))
         self.assertIn("demo-1 moved from h1 to h3 in 2 s", done.stdout)
         self.assertIn("round 0", done.stderr)
+
+
+class Forecasts(CommandTest):
+    FORECAST = {"id": "op-1", "vm": "demo-1", "source": "h1", "destination": "h3", "choice": "pre-copy",
+                "reason": "Pre-copy: because", "outcome": None, "strategies": [
+                    {"strategy": "pre-copy", "offered": True, "why_not": None, "converges": True,
+                     **{name: {"value": 2, "low": 1, "high": 3} for name in
+                        ("total_time_s", "sent_bytes", "downtime_s", "added_job_time_s")}}]}
+
+    def test_a_dry_run_prints_the_table_and_the_reason(self) -> None:
+        self.server.on("POST", "/vms/demo-1/migrations", operation(), 202)
+        self.server.on("GET", "/operations/op-1", in_turn(operation(), operation("succeeded")))
+        self.server.on("GET", "/forecasts/op-1", self.FORECAST)
+        lines = self.mare("migrate", "demo-1", "--to", "h3", "--dry-run").stdout.splitlines()
+        self.assertEqual(self.sent("POST")[0][0], "/api/v1/vms/demo-1/migrations?dry_run=true")
+        self.assertRegex(lines[2], r"^\*  pre-copy +2 s \(1 s to 3 s\)")
+        self.assertEqual(lines[-1], "Pre-copy: because")
+        as_json = self.mare("migrate", "demo-1", "--dry-run", "-o", "json").stdout
+        self.assertEqual(json.loads(as_json), self.FORECAST)
+        self.assertEqual(self.mare("migrate", "demo-1", "--dry-run", "-o", "name").stdout, "op-1\n")
+
+    def test_a_dry_run_that_fails_says_why(self) -> None:
+        self.server.on("POST", "/vms/demo-1/migrations", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation("failed", reason="host 'h1' has no dirty-page log"))
+        self.assertIn("no dirty-page log", self.mare("migrate", "demo-1", "--dry-run", code=1).stderr)
+
+    def test_a_drain_is_forecast_vm_by_vm(self) -> None:
+        self.server.on("POST", "/hosts/h1:drain", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation("succeeded", reason="1 VM would move"))
+        self.server.on("GET", "/operations", {"items": [{"id": "op-2"}]})
+        self.server.on("GET", "/forecasts/op-2", {**self.FORECAST, "id": "op-2"})
+        lines = self.mare("host", "drain", "h1", "--dry-run").stdout.splitlines()
+        self.assertEqual(self.sent("POST")[0][0], "/api/v1/hosts/h1:drain?dry_run=true")
+        self.assertIn("demo-1", lines[1])
+        self.assertEqual(lines[-1], "1 VM would move")
+        both = json.loads(self.mare("host", "drain", "h1", "--dry-run", "-o", "json").stdout)
+        self.assertEqual([one["id"] for one in both["forecasts"]], ["op-2"])
+
+    def test_lists_explanations_and_memory(self) -> None:
+        self.server.on("GET", "/forecasts", {"items": [self.FORECAST]})
+        self.assertIn("pre-copy", self.mare("forecast", "list", "--vm", "demo-1").stdout)
+        self.assertIn("vm=demo-1", self.server.requests[0][1])
+        self.server.on("GET", "/forecasts/op-1", self.FORECAST)
+        self.assertIn("Pre-copy: because", self.mare("forecast", "show", "op-1").stdout)
+        self.server.on("GET", "/migrations/op-1/explanation", {"migration": "op-1", "sentence": "it took 2 s."})
+        self.assertIn("after: it took 2 s.", self.mare("explain", "op-1").stdout)
+        self.server.on("GET", "/vms/demo-1/memory", {"vm": "demo-1", "profile": {"heat": [1, 0.5]}})
+        self.assertIn("[█▄]", self.mare("vm", "memory", "demo-1").stdout)
+        self.server.on("GET", "/forecasts/accuracy", {"forecasts": 3})
+        self.assertEqual(json.loads(self.mare("forecast", "accuracy", "-o", "json").stdout), {"forecasts": 3})
 
 
 class Jobs(CommandTest):

@@ -23,7 +23,8 @@ using Kinds = ::testing::Types<
     Kind<HostAddState, HostAddEvent, 3, 2>, Kind<HostRemoveState, HostRemoveEvent, 3, 2>,
     Kind<HostDrainState, HostDrainEvent, 4, 3>, Kind<PoolCreateState, PoolCreateEvent, 5, 4>,
     Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>, Kind<VmStartState, VmStartEvent, 7, 6>,
-    Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>>;
+    Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>,
+    Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {

@@ -30,18 +30,20 @@ TEST(States, NamesReadBack) {
   check_names<HostHealth>(3, host_health_from);
   check_names<VmState>(7, vm_state_from);
   check_names<JobState>(6, job_state_from);
-  check_names<OperationKind>(9, operation_kind_from);
+  check_names<OperationKind>(11, operation_kind_from);
   check_names<Outcome>(5, outcome_from);
 }
 
 TEST(States, KindsAreNamedNounDotVerb) {
   // The store tells unfinished operations of one noun by what stands before the dot.
-  for (int i = 0; i < 9; ++i) {
+  for (int i = 0; i < 11; ++i) {
     const auto name = to_string(static_cast<OperationKind>(i));
     const auto dot = name.find('.');
     ASSERT_NE(dot, std::string_view::npos) << name;
     const auto noun = name.substr(0, dot);
-    EXPECT_TRUE(noun == "host" || noun == "pool" || noun == "vm" || noun == "job") << name;
+    EXPECT_TRUE(noun == "host" || noun == "pool" || noun == "vm" || noun == "job" ||
+                noun == "forecast" || noun == "plan")
+        << name;
   }
 }
 

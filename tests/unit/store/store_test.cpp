@@ -48,6 +48,9 @@ class StoreTest : public testing::Test {
     host.vm_overhead = mebibytes(160);
     host.hypervisor = "qemu 10";
     host.live_migration = true;
+    host.strategies = {Strategy::PreCopy, Strategy::StopAndCopy};
+    host.dirty_log = "pagemap-scan";
+    host.dirty_log_why = "x";
     host.added = WallTime{11};
     host.last_seen = WallTime{12};
     return host;
@@ -113,6 +116,9 @@ TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
     EXPECT_EQ(row->vm_overhead, host.vm_overhead);
     EXPECT_EQ(row->hypervisor, host.hypervisor);
     EXPECT_EQ(row->live_migration, host.live_migration);
+    EXPECT_EQ(row->strategies, host.strategies);
+    EXPECT_EQ(row->dirty_log, host.dirty_log);
+    EXPECT_EQ(row->dirty_log_why, host.dirty_log_why);
     EXPECT_EQ(row->added, host.added);
     EXPECT_EQ(row->last_seen, host.last_seen);
     return ok_status();

@@ -77,7 +77,7 @@ TEST(PoolBody, BadInput) {
 TEST(MigrationBody, RoundTripAndDefaults) {
   const MovePolicy policy{Priority::Manual,  Strategy::Hybrid, BytesPerSecond{5e7},
                           Milliseconds{300}, Seconds{20},      LimitAction::PostCopy};
-  const MigrationBody body{HostId{"h3"}, policy, Seconds{60}};
+  const MigrationBody body{HostId{"h3"}, policy, Seconds{60}, true};
   const auto back = good<MigrationBody>(to_text(to_json(body)));
   EXPECT_EQ(back.destination, body.destination);
   EXPECT_EQ(back.policy.priority, policy.priority);
@@ -87,7 +87,10 @@ TEST(MigrationBody, RoundTripAndDefaults) {
   EXPECT_EQ(back.policy.time_limit, policy.time_limit);
   EXPECT_EQ(back.policy.at_limit, policy.at_limit);
   EXPECT_EQ(back.timeout, body.timeout);
+  EXPECT_TRUE(back.force);
   const auto least = good<MigrationBody>("{}");
+  EXPECT_FALSE(least.force);
+  EXPECT_EQ(least.policy.priority, Priority::LeastStall);
   EXPECT_FALSE(least.destination);
   EXPECT_FALSE(least.policy.bandwidth_limit);
   EXPECT_FALSE(least.policy.strategy);
@@ -105,6 +108,24 @@ TEST(MigrationBody, BadInput) {
   EXPECT_THAT(
       bad<MigrationBody>(R"({"strategy":"teleport","at_limit":"explode","time_limit_s":0})"),
       UnorderedElementsAre("/strategy", "/at_limit", "/time_limit_s"));
+}
+
+TEST(MigrationBody, APriorityIsStatedUnlessAStrategyIs) {
+  const auto chosen = good<MigrationBody>(R"({"priority":"least-traffic"})");
+  EXPECT_EQ(chosen.policy.priority, Priority::LeastTraffic);
+  EXPECT_EQ(good<MigrationBody>(to_text(to_json(chosen))).policy.priority, Priority::LeastTraffic);
+  const auto named = good<MigrationBody>(R"({"priority":"least-traffic","strategy":"hybrid"})");
+  EXPECT_EQ(named.policy.priority, Priority::Manual);
+  EXPECT_THAT(bad<MigrationBody>(R"({"priority":"fast"})"), ElementsAre("/priority"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"priority":"manual"})"), ElementsAre("/priority"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"force":"yes"})"), ElementsAre("/force"));
+}
+
+TEST(ReportBody, RoundTripAndBadInput) {
+  EXPECT_DOUBLE_EQ(good<ReportBody>(to_text(to_json(ReportBody{-0.25}))).added_job_time_s, -0.25);
+  EXPECT_THAT(bad<ReportBody>("{}"), ElementsAre("/added_job_time_s"));
+  EXPECT_THAT(bad<ReportBody>(R"({"added_job_time_s":1e300})"), ElementsAre("/added_job_time_s"));
+  EXPECT_THAT(bad<ReportBody>(R"({"added_job_time_s":1,"vm":"x"})"), ElementsAre("/vm"));
 }
 
 TEST(JobBody, RoundTrip) {

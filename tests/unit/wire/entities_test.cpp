@@ -60,6 +60,9 @@ TEST(Entities, Host) {
                  true,
                  kThen,
                  kThen};
+  record.host.strategies = {Strategy::PreCopy, Strategy::Hybrid};
+  record.host.dirty_log = "pagemap-scan";
+  record.host.dirty_log_why = "x";
   record.use = {3, mebibytes(696)};
   there_and_back(record, host_from);
   HostRecord least;

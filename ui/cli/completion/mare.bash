@@ -29,6 +29,7 @@ _mare() {
     --strategy)
       words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
+    --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
@@ -37,31 +38,36 @@ _mare() {
 
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
-    :) words="host pool vm job migrate migration operation events lab image version" ;;
+    :) words="host pool vm job migrate explain forecast migration operation events lab image version" ;;
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create delete" ;;
-    vm:) words="list show start stop" ;;
+    vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output wait" ;;
     migration:) words="list show cancel" ;;
     operation:) words="list show cancel wait" ;;
     lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
     image:) words="build list show delete" ;;
     host:add) words="--address" ;;
-    host:show|host:remove|host:drain|host:activate) words=$(_mare_names host) ;;
+    host:drain) words="$(_mare_names host) --dry-run" ;;
+    host:show|host:remove|host:activate) words=$(_mare_names host) ;;
     pool:create) words="--size --memory --vcpus --image --hosts" ;;
     pool:show) words=$(_mare_names pool) ;;
     pool:delete) words="$(_mare_names pool) --force" ;;
     vm:list) words="--pool --host" ;;
-    vm:show) words=$(_mare_names vm) ;;
+    vm:show|vm:memory) words=$(_mare_names vm) ;;
     vm:start) words="$(_mare_names vm) --host" ;;
     vm:stop) words="$(_mare_names vm) --force" ;;
     job:submit) words="$(_mare_names pool) --ranks --name --env --follow --cancel-on-interrupt --" ;;
     job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
     job:list) words="--pool --state" ;;
-    migrate:) words="$(_mare_names vm) --to --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
-    migrate:*) words="--to --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
+    migrate:) words="$(_mare_names vm) --to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
+    migrate:*) words="--to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
     migration:list) words="--vm" ;;
+    explain:) words=$(_mare_names migration) ;;
+    forecast:) words="list show accuracy" ;;
+    forecast:list) words="--vm" ;;
+    forecast:show) words=$(_mare_names forecast) ;;
     migration:show|migration:cancel) words=$(_mare_names migration) ;;
     operation:list) words="--target --kind --unfinished --limit" ;;
     operation:show|operation:cancel|operation:wait) words=$(_mare_names operation) ;;

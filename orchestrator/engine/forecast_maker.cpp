@@ -1,0 +1,221 @@
+#include "orchestrator/engine/forecast_maker.h"
+
+#include <algorithm>
+
+#include "orchestrator/engine/link_meter.h"
+#include "orchestrator/engine/past_moves.h"
+
+namespace mare::engine {
+namespace {
+
+/// What one host tells in one call.
+struct Told {
+  HostFacts facts;
+  std::optional<MemoryProfile> profile;
+};
+
+Error no_log(const HostId& host, const std::string& why) {
+  return make_error(Code::Unsupported,
+                    "host '" + host.value + "' has no dirty-page log, so nothing can be forecast" +
+                        (why.empty() ? "" : ": " + why),
+                    "'mare host show " + host.value + "' tells what it can do");
+}
+
+Result<Told> ask_for_memory(Driver& driver, const HostId& host, const VmKey& vm) {
+  auto facts = driver.facts();
+  if (!facts) return facts.error();
+  if (facts->dirty_log.empty()) return no_log(host, facts->dirty_log_why);
+  auto profile = driver.memory_profile(vm);
+  if (!profile && profile.error().code == Code::Unsupported) {
+    return no_log(host, profile.error().message);
+  }
+  if (!profile) return profile.error();
+  return Told{std::move(*facts), std::move(*profile)};
+}
+
+bool has(const HostFacts& facts, Strategy strategy) {
+  return std::find(facts.strategies.begin(), facts.strategies.end(), strategy) !=
+         facts.strategies.end();
+}
+
+/// All ranks of an MPI program wait for the one that stands still, unless it is known better.
+constexpr double kUsualTightness = 1;
+
+Result<std::optional<policy::JobCoupling>> coupling(const store::Reader& reader, const Vm& vm) {
+  auto jobs = reader.unfinished_jobs_of(vm.pool);
+  if (!jobs) return jobs.error();
+  for (const auto& job : *jobs) {
+    const bool here = std::find(job.vms.begin(), job.vms.end(), vm.id) != job.vms.end();
+    if (!here || job.state != JobState::Running || job.command.empty()) continue;
+    const auto& program = job.command.front();
+    return std::optional<policy::JobCoupling>{
+        {program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness}};
+  }
+  return std::optional<policy::JobCoupling>{};
+}
+
+}  // namespace
+
+void ForecastMaker::make(Context& context, ForecastQuestion question, Then then) {
+  // Whoever names a strategy leaves nothing to choose.
+  if (question.policy.strategy) question.policy.priority = Priority::Manual;
+  const std::shared_ptr<ForecastMaker> maker(
+      new ForecastMaker(context, std::move(question), std::move(then)));
+  maker->begin();
+}
+
+void ForecastMaker::begin() {
+  const auto limit =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(context_.settings.forecast_timeout);
+  context_.after(limit, [self = shared_from_this()] {
+    if (!self->then_) return;
+    self->give_up(make_error(Code::Unavailable, "the forecast was not ready in time: " +
+                                                    self->missing() + " did not come"));
+  });
+  ask_source();
+  ask_destination();
+  ask_link();
+}
+
+void ForecastMaker::ask_source() {
+  const HostId host = *question_.vm.host;
+  auto driver = context_.driver_of(host);
+  if (!driver) return give_up(driver.error());
+  const VmKey key{question_.vm.id, question_.vm.uuid};
+  context_.ports.executor.run(
+      "host/" + host.value,
+      [inbox = context_.inbox, self = shared_from_this(), driver = *driver, host, key] {
+        inbox->post([self, host, told = ask_for_memory(*driver, host, key)] {
+          if (!told) return self->give_up(told.error());
+          self->source_ = told->facts;
+          self->profile_ = told->profile;
+          self->gathered();
+        });
+      });
+}
+
+void ForecastMaker::ask_destination() {
+  auto driver = context_.driver_of(question_.destination);
+  if (!driver) return give_up(driver.error());
+  context_.ports.executor.run(
+      "host/" + question_.destination.value,
+      [inbox = context_.inbox, self = shared_from_this(), driver = *driver] {
+        inbox->post([self, facts = driver->facts()] {
+          if (!facts) return self->give_up(facts.error());
+          self->destination_ = *facts;
+          self->gathered();
+        });
+      });
+}
+
+void ForecastMaker::ask_link() {
+  const HostId from = *question_.vm.host;
+  const HostId to = question_.destination;
+  context_.links->measure(
+      from, to, question_.link_age, [self = shared_from_this(), from, to](const auto& link) {
+        if (!link) {
+          return self->give_up(link.error().during("the link from '" + from.value + "' to '" +
+                                                   to.value + "' can't be measured"));
+        }
+        self->link_ = *link;
+        self->gathered();
+      });
+}
+
+std::string ForecastMaker::missing() const {
+  std::string out;
+  const auto lacks = [&out](const std::string& what) { out += (out.empty() ? "" : ", ") + what; };
+  if (!source_) lacks("the memory's profile from '" + question_.vm.host->value + "'");
+  if (!destination_) lacks("the facts of '" + question_.destination.value + "'");
+  if (!link_) lacks("the measurement of the link between them");
+  return out.empty() ? "the computation" : out;
+}
+
+void ForecastMaker::gathered() {
+  if (!then_ || !source_ || !destination_ || !link_) return;
+  auto all = input();
+  if (!all) return give_up(all.error());
+  compute(std::move(*all));
+}
+
+std::vector<policy::Offer> ForecastMaker::offers() const {
+  std::vector<policy::Offer> out;
+  for (int i = 0; i < kStrategies; ++i) {
+    policy::Offer offer{static_cast<Strategy>(i), false, ""};
+    const bool at_source = has(*source_, offer.strategy);
+    const bool at_destination = has(*destination_, offer.strategy);
+    if (!at_source || !at_destination) {
+      const HostId& lacking = at_source ? question_.destination : *question_.vm.host;
+      offer.why_not = !at_source && !at_destination
+                          ? "neither host offers it"
+                          : "host '" + lacking.value + "' does not offer it";
+    } else if (offer.strategy == Strategy::Compressed && question_.policy.time_limit &&
+               question_.policy.at_limit == LimitAction::PostCopy) {
+      offer.why_not = "it can't be switched to post-copy at the time limit";
+    }
+    offer.offered = offer.why_not.empty();
+    out.push_back(std::move(offer));
+  }
+  return out;
+}
+
+Result<policy::ForecastInput> ForecastMaker::input() const {
+  return query<policy::ForecastInput>(
+      context_.ports.store, [&](const store::Reader& reader) -> Result<policy::ForecastInput> {
+        auto past = reader.past_moves(kPastMovesUsed);
+        if (!past) return past.error();
+        auto job = coupling(reader, question_.vm);
+        if (!job) return job.error();
+        policy::ForecastInput out;
+        out.source = *question_.vm.host;
+        out.destination = question_.destination;
+        out.policy = question_.policy;
+        out.profile = *profile_;
+        out.link = *link_;
+        out.vcpus = question_.vm.vcpus;
+        out.offers = offers();
+        out.job = *job;
+        out.past = past_moves(*past);
+        return out;
+      });
+}
+
+void ForecastMaker::compute(policy::ForecastInput input) {
+  // Replaying every strategy takes some milliseconds of arithmetic: too long for this thread.
+  context_.ports.executor.run(
+      "forecast", [inbox = context_.inbox, self = shared_from_this(),
+                   forecast = context_.ports.forecast, input = std::move(input)] {
+        Forecast out;
+        const policy::Verdict verdict = forecast(input);
+        out.id = self->question_.id;
+        out.vm = self->question_.vm.id;
+        out.source = input.source;
+        out.destination = input.destination;
+        out.policy = input.policy;
+        out.profile = input.profile;
+        out.link = input.link;
+        out.has_job = input.job.has_value();
+        if (input.job) out.program = input.job->program;
+        out.strategies = verdict.strategies;
+        out.choice = verdict.choice;
+        out.sending = verdict.sending;
+        out.sending.allow_post_copy =
+            input.policy.time_limit && input.policy.at_limit == LimitAction::PostCopy;
+        out.reason = verdict.reason;
+        inbox->post([self, out] {
+          if (!self->then_) return;
+          Forecast made = out;
+          made.made = self->context_.ports.clock.wall_now();
+          self->answer(std::move(made));
+        });
+      });
+}
+
+void ForecastMaker::answer(Result<Forecast> answer) {
+  if (!then_) return;  // another call failed first, or time was over
+  const Then then = std::exchange(then_, {});
+  // Never from inside make(): whoever asked is still on its way.
+  context_.inbox->post([then, answer = std::move(answer)] { then(answer); });
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,54 @@
+// How fast the way from one host to another is. Bursts take turns: two at a time would share a link
+// and each would tell too little. The engine's thread only.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "hypervisor/driver.h"
+#include "orchestrator/engine/context.h"
+
+namespace mare::engine {
+
+class LinkMeter : public std::enable_shared_from_this<LinkMeter> {
+ public:
+  using Then = std::function<void(Result<LinkMeasurement>)>;
+
+  explicit LinkMeter(Context& context) : context_(context) {}
+  LinkMeter(const LinkMeter&) = delete;
+  LinkMeter& operator=(const LinkMeter&) = delete;
+
+  /// Answers with what was measured at most `oldest` ago, else measures. Kept in memory only: after
+  /// a restart everything is measured anew.
+  void measure(const HostId& from, const HostId& to, std::chrono::nanoseconds oldest, Then then);
+
+ private:
+  using Pair = std::pair<HostId, HostId>;
+  struct Known {
+    LinkMeasurement link;
+    MonotonicTime at{0};
+  };
+  struct Wanted {
+    Pair pair;
+    std::chrono::nanoseconds oldest{0};
+    MonotonicTime asked{0};
+    Then then;
+  };
+
+  std::optional<LinkMeasurement> known(const Wanted& wanted) const;
+  void next();
+  void open_sink();
+  void send_burst(const IncomingEndpoint& sink);
+  void measured(Result<LinkMeasurement> link);
+
+  Context& context_;
+  std::map<Pair, Known> known_;
+  std::deque<Wanted> waiting_;  // the first one is being measured; as many as forecasts are made
+  bool busy_ = false;
+};
+
+}  // namespace mare::engine

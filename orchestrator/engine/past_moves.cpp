@@ -1,0 +1,56 @@
+#include "orchestrator/engine/past_moves.h"
+
+#include <algorithm>
+
+namespace mare::engine {
+namespace {
+double seconds(Microseconds span) {
+  return std::chrono::duration<double>(span).count();
+}
+}  // namespace
+
+std::optional<ForecastOutcome> measured_outcome(const Migration& migration) {
+  if (!migration.total_time || migration.total_time->count() <= 0) return std::nullopt;
+  ForecastOutcome out;
+  out.strategy = migration.sending.strategy;
+  out.total_time_s = seconds(*migration.total_time);
+  out.sent_bytes = static_cast<double>(migration.transferred.count);
+  // The hypervisor's own figure is what the models speak of; the guest's is the next best.
+  const auto& downtime =
+      migration.downtime_hypervisor ? migration.downtime_hypervisor : migration.downtime_guest;
+  if (downtime) out.downtime_s = seconds(*downtime);
+  return out;
+}
+
+const StrategyForecast* forecast_of(const Forecast& forecast, Strategy strategy) {
+  const auto found =
+      std::find_if(forecast.strategies.begin(), forecast.strategies.end(),
+                   [&](const StrategyForecast& one) { return one.strategy == strategy; });
+  return found == forecast.strategies.end() ? nullptr : &*found;
+}
+
+std::optional<policy::PastMove> past_move(const Forecast& forecast) {
+  if (!forecast.outcome) return std::nullopt;
+  const auto* said = forecast_of(forecast, forecast.outcome->strategy);
+  if (said == nullptr) return std::nullopt;
+  policy::PastMove out;
+  out.source = forecast.source;
+  out.destination = forecast.destination;
+  out.program = forecast.program;
+  out.forecast = *said;
+  out.total_time_s = forecast.outcome->total_time_s;
+  out.sent_bytes = forecast.outcome->sent_bytes;
+  out.downtime_s = forecast.outcome->downtime_s;
+  out.added_job_time_s = forecast.outcome->added_job_time_s;
+  return out;
+}
+
+std::vector<policy::PastMove> past_moves(const std::vector<Forecast>& forecasts) {
+  std::vector<policy::PastMove> out;
+  for (const auto& forecast : forecasts) {
+    if (auto move = past_move(forecast)) out.push_back(std::move(*move));
+  }
+  return out;
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,59 @@
+// Before anything is reserved: what the move will cost, and by which strategy. A crash here leaves
+// no trace and the forecast is made again; once it is reserved for, the forecast is stored. A host
+// that can't tell costs the forecast, not the move.
+#include "orchestrator/engine/forecast_maker.h"
+#include "orchestrator/engine/move_policy.h"
+#include "orchestrator/engine/past_moves.h"
+#include "orchestrator/engine/vm_migrate.h"
+
+namespace mare::engine {
+
+void VmMigrate::forecast_first() {
+  if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
+  if (vm_.state != VmState::Running || !vm_.host) return reserve();  // which says what is wrong
+  ForecastMaker::make(context_, {operation().id, vm_, migration_.destination, policy_, {}},
+                      guarded<Result<Forecast>>([this](Result<Forecast> made) {
+                        // Some seconds may have passed.
+                        if (!load()) return again();
+                        take_up(std::move(made));
+                      }));
+}
+
+void VmMigrate::take_up(Result<Forecast> made) {
+  if (!made) {
+    no_forecast_ = made.error().text();
+    log().info("engine", operation().id.value + " begins without a forecast: " + no_forecast_);
+    return reserve();
+  }
+  forecast_ = std::move(*made);
+  if (forecast_->choice) {
+    if (!policy_.strategy) migration_.sending = forecast_->sending;
+    return reserve();
+  }
+  if (is_forced(operation().request)) return reserve();
+  const bool manual = policy_.strategy.has_value();
+  const Error error =
+      make_error(manual ? Code::Unsupported : Code::FailedPrecondition, forecast_->reason,
+                 manual ? "choose another strategy; a dry run shows them all"
+                        : "'force' moves it all the same");
+  finish(to_string(Event::Abort), to_string(State::Failed), Outcome::Failed, error.text(),
+         std::string(to_string(error.code)),
+         [&](store::Transaction& tx) { return put_forecast(tx, clock(), *forecast_); });
+}
+
+/// What goes into the transaction that reserves.
+Status VmMigrate::keep_forecast(store::Transaction& tx) {
+  if (!forecast_) return ok_status();
+  if (auto done = tx.put(migration_); !done) return done;
+  return put_forecast(tx, clock(), *forecast_);
+}
+
+/// What goes into the transaction that ends it.
+Status VmMigrate::score_forecast(store::Transaction& tx) {
+  const auto outcome = measured_outcome(migration_);
+  if (!forecast_ || !outcome) return ok_status();
+  forecast_->outcome = outcome;
+  return put_forecast(tx, clock(), *forecast_);
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,278 @@
+// Columns of a forecast: what is searched for has a column of its own, the rest is JSON.
+#include <nlohmann/json.hpp>
+
+#include "orchestrator/store/rows.h"
+
+namespace mare::store {
+namespace {
+using nlohmann::json;
+
+template <typename T>
+T number_or(const json& from, const char* name, T fallback) {
+  const auto found = from.find(name);
+  return found != from.end() && found->is_number() ? found->get<T>() : fallback;
+}
+
+bool flag_or(const json& from, const char* name, bool fallback) {
+  const auto found = from.find(name);
+  return found != from.end() && found->is_boolean() ? found->get<bool>() : fallback;
+}
+
+std::string word(const json& from, const char* name) {
+  const auto found = from.find(name);
+  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+const json& list_in(const json& from, const char* name) {
+  static const json kNone = json::array();
+  const auto found = from.find(name);
+  return found != from.end() && found->is_array() ? *found : kNone;
+}
+
+/// An object, empty if the text is none.
+json object_from(const std::string& text) {
+  json parsed = json::parse(text, nullptr, false);
+  return parsed.is_object() ? parsed : json::object();
+}
+
+std::string text_of(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string policy_text(const MovePolicy& policy) {
+  json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
+  if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
+  if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
+  if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
+  if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  return out.dump();
+}
+
+MovePolicy policy_from(const json& from) {
+  MovePolicy out;
+  out.priority = priority_from(word(from, "priority")).value_or(out.priority);
+  out.at_limit = limit_action_from(word(from, "at_limit")).value_or(out.at_limit);
+  out.strategy = strategy_from(word(from, "strategy"));
+  if (from.contains("bandwidth_limit_bytes_per_s")) {
+    out.bandwidth_limit = BytesPerSecond{number_or(from, "bandwidth_limit_bytes_per_s", 0.0)};
+  }
+  if (from.contains("downtime_limit_ms")) {
+    out.downtime_limit = Milliseconds{number_or<std::int64_t>(from, "downtime_limit_ms", 0)};
+  }
+  if (from.contains("time_limit_s")) {
+    out.time_limit = Seconds{number_or(from, "time_limit_s", 0.0)};
+  }
+  return out;
+}
+
+json cycle_json(const DirtyCycle& cycle) {
+  json points = json::array();
+  for (const auto& point : cycle.points) {
+    points.push_back({point.wall.count(), point.progress.count(), point.unique.count});
+  }
+  return {{"began_us", cycle.began.count()}, {"points", std::move(points)}};
+}
+
+DirtyCycle cycle_from(const json& from) {
+  DirtyCycle out;
+  out.began = WallTime{number_or<std::int64_t>(from, "began_us", 0)};
+  for (const auto& point : list_in(from, "points")) {
+    const bool whole = point.is_array() && point.size() == 3 && point[0].is_number_integer() &&
+                       point[1].is_number_integer() && point[2].is_number_unsigned();
+    if (!whole) continue;
+    out.points.push_back({Microseconds{point[0].get<std::int64_t>()},
+                          Microseconds{point[1].get<std::int64_t>()},
+                          Bytes{point[2].get<std::uint64_t>()}});
+  }
+  return out;
+}
+
+std::string profile_text(const MemoryProfile& profile) {
+  json cycles = json::array();
+  for (const auto& cycle : profile.cycles) cycles.push_back(cycle_json(cycle));
+  return text_of({{"source", profile.source},
+                  {"taken_us", profile.taken.count()},
+                  {"total_bytes", profile.total.count},
+                  {"zero_bytes", profile.zero.count},
+                  {"compressed_fraction", profile.compressed_fraction},
+                  {"cost_fraction", profile.cost_fraction},
+                  {"cycles", std::move(cycles)},
+                  {"heat", profile.heat}});
+}
+
+MemoryProfile profile_from(const json& from) {
+  MemoryProfile out;
+  out.source = word(from, "source");
+  out.taken = WallTime{number_or<std::int64_t>(from, "taken_us", 0)};
+  out.total = Bytes{number_or<std::uint64_t>(from, "total_bytes", 0)};
+  out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
+  out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
+  out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
+  for (const auto& cycle : list_in(from, "cycles")) {
+    if (cycle.is_object()) out.cycles.push_back(cycle_from(cycle));
+  }
+  for (const auto& share : list_in(from, "heat")) {
+    if (share.is_number()) out.heat.push_back(share.get<double>());
+  }
+  return out;
+}
+
+std::string link_text(const LinkMeasurement& link) {
+  return text_of({{"goodput_bytes_per_s", link.goodput.value},
+                  {"round_trip_us", link.round_trip.count()},
+                  {"sent_bytes", link.sent.count}});
+}
+
+LinkMeasurement link_from(const json& from) {
+  return {{number_or(from, "goodput_bytes_per_s", 0.0)},
+          Microseconds{number_or<std::int64_t>(from, "round_trip_us", 0)},
+          Bytes{number_or<std::uint64_t>(from, "sent_bytes", 0)}};
+}
+
+json estimate_json(const Estimate& estimate) {
+  return {{"value", estimate.value},
+          {"low", estimate.low},
+          {"high", estimate.high},
+          {"model", estimate.model}};
+}
+
+Estimate estimate_from(const json& from, const char* name) {
+  const auto found = from.find(name);
+  if (found == from.end() || !found->is_object()) return {};
+  return {number_or(*found, "value", 0.0), number_or(*found, "low", 0.0),
+          number_or(*found, "high", 0.0), number_or(*found, "model", 0.0)};
+}
+
+std::string strategies_text(const std::vector<StrategyForecast>& strategies) {
+  json out = json::array();
+  for (const auto& one : strategies) {
+    out.push_back({{"strategy", to_string(one.strategy)},
+                   {"offered", one.offered},
+                   {"why_not", one.why_not},
+                   {"converges", one.converges},
+                   {"rounds", one.rounds},
+                   {"total_time_s", estimate_json(one.total_time_s)},
+                   {"sent_bytes", estimate_json(one.sent_bytes)},
+                   {"downtime_s", estimate_json(one.downtime_s)},
+                   {"added_job_time_s", estimate_json(one.added_job_time_s)}});
+  }
+  return text_of(out);
+}
+
+std::vector<StrategyForecast> strategy_forecasts_from(const std::string& text) {
+  const json parsed = json::parse(text, nullptr, false);
+  std::vector<StrategyForecast> out;
+  if (!parsed.is_array()) return out;
+  for (const auto& row : parsed) {
+    if (!row.is_object()) continue;
+    const auto strategy = strategy_from(word(row, "strategy"));
+    if (!strategy) continue;  // of a newer program
+    StrategyForecast one;
+    one.strategy = *strategy;
+    one.offered = flag_or(row, "offered", false);
+    one.why_not = word(row, "why_not");
+    one.converges = flag_or(row, "converges", true);
+    one.rounds = number_or(row, "rounds", 0);
+    one.total_time_s = estimate_from(row, "total_time_s");
+    one.sent_bytes = estimate_from(row, "sent_bytes");
+    one.downtime_s = estimate_from(row, "downtime_s");
+    one.added_job_time_s = estimate_from(row, "added_job_time_s");
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+std::string outcome_text(const ForecastOutcome& outcome) {
+  json out{{"strategy", to_string(outcome.strategy)},
+           {"total_time_s", outcome.total_time_s},
+           {"sent_bytes", outcome.sent_bytes}};
+  if (outcome.downtime_s) out["downtime_s"] = *outcome.downtime_s;
+  if (outcome.added_job_time_s) out["added_job_time_s"] = *outcome.added_job_time_s;
+  return out.dump();
+}
+
+ForecastOutcome outcome_from(const json& from) {
+  ForecastOutcome out;
+  out.strategy = strategy_from(word(from, "strategy")).value_or(out.strategy);
+  out.total_time_s = number_or(from, "total_time_s", 0.0);
+  out.sent_bytes = number_or(from, "sent_bytes", 0.0);
+  if (from.contains("downtime_s")) out.downtime_s = number_or(from, "downtime_s", 0.0);
+  if (from.contains("added_job_time_s")) {
+    out.added_job_time_s = number_or(from, "added_job_time_s", 0.0);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string sending_text(const Sending& sending) {
+  const json out{{"strategy", to_string(sending.strategy)},
+                 {"channels", sending.channels},
+                 {"throttle_initial_percent", sending.throttle_initial_percent},
+                 {"throttle_step_percent", sending.throttle_step_percent},
+                 {"pre_copy_rounds", sending.pre_copy_rounds},
+                 {"rate_min_bytes_per_s", sending.rate_min.value},
+                 {"rate_max_bytes_per_s", sending.rate_max.value},
+                 {"rate_gain", sending.rate_gain},
+                 {"allow_post_copy", sending.allow_post_copy}};
+  return out.dump();
+}
+
+Sending sending_from(const std::string& text) {
+  const json from = object_from(text);
+  Sending out;
+  out.strategy = strategy_from(word(from, "strategy")).value_or(out.strategy);
+  out.channels = number_or(from, "channels", out.channels);
+  out.throttle_initial_percent =
+      number_or(from, "throttle_initial_percent", out.throttle_initial_percent);
+  out.throttle_step_percent = number_or(from, "throttle_step_percent", out.throttle_step_percent);
+  out.pre_copy_rounds = number_or(from, "pre_copy_rounds", out.pre_copy_rounds);
+  out.rate_min.value = number_or(from, "rate_min_bytes_per_s", out.rate_min.value);
+  out.rate_max.value = number_or(from, "rate_max_bytes_per_s", out.rate_max.value);
+  out.rate_gain = number_or(from, "rate_gain", out.rate_gain);
+  out.allow_post_copy = flag_or(from, "allow_post_copy", false);
+  return out;
+}
+
+Forecast read_forecast(Statement& row) {
+  Forecast out;
+  out.id = OperationId{row.text()};
+  out.vm = VmId{row.text()};
+  out.source = HostId{row.text()};
+  out.destination = HostId{row.text()};
+  out.made = WallTime{row.integer()};
+  out.has_job = row.flag();
+  out.program = row.text();
+  out.choice = strategy_from(row.text());  // NULL reads as ""
+  out.reason = row.text();
+  out.sending = sending_from(row.text());
+  out.policy = policy_from(object_from(row.text()));
+  out.profile = profile_from(object_from(row.text()));
+  out.link = link_from(object_from(row.text()));
+  out.strategies = strategy_forecasts_from(row.text());
+  if (const std::string outcome = row.text(); !outcome.empty()) {
+    out.outcome = outcome_from(object_from(outcome));
+  }
+  return out;
+}
+
+void bind_row(Statement& to, const Forecast& forecast) {
+  to.bind(forecast.id.value).bind(forecast.vm.value).bind(forecast.source.value);
+  to.bind(forecast.destination.value).bind(forecast.made.count()).bind(forecast.has_job);
+  to.bind(forecast.program);
+  if (forecast.choice) {
+    to.bind(to_string(*forecast.choice));
+  } else {
+    to.bind_null();
+  }
+  to.bind(forecast.reason).bind(sending_text(forecast.sending));
+  to.bind(policy_text(forecast.policy)).bind(profile_text(forecast.profile));
+  to.bind(link_text(forecast.link)).bind(strategies_text(forecast.strategies));
+  if (forecast.outcome) {
+    to.bind(outcome_text(*forecast.outcome));
+  } else {
+    to.bind_null();
+  }
+}
+
+}  // namespace mare::store

@@ -1,0 +1,123 @@
+#include "rest/wire/forecasts.h"
+
+#include "rest/wire/time.h"
+
+namespace mare::wire {
+namespace {
+
+template <typename T, typename Show>
+Json or_null(const std::optional<T>& value, Show show) {
+  return value ? Json(show(*value)) : Json(nullptr);
+}
+
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::string name_of(Strategy strategy) {
+  return std::string(to_string(strategy));
+}
+
+Json cycle_json(const DirtyCycle& cycle) {
+  Json points = Json::array();
+  for (const auto& point : cycle.points) {
+    points.push_back(Json{{"wall_us", point.wall.count()},
+                          {"progress_us", point.progress.count()},
+                          {"unique_bytes", point.unique.count}});
+  }
+  return Json{{"began", time_json(cycle.began)}, {"points", std::move(points)}};
+}
+
+}  // namespace
+
+Json to_json(const MovePolicy& policy) {
+  return Json{
+      {"priority", to_string(policy.priority)},
+      {"strategy", or_null(policy.strategy, name_of)},
+      {"bandwidth_limit_bytes_per_s",
+       or_null(policy.bandwidth_limit, [](BytesPerSecond rate) { return rate.value; })},
+      {"downtime_limit_ms",
+       or_null(policy.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
+      {"time_limit_s", or_null(policy.time_limit, [](Seconds limit) { return limit.count(); })},
+      {"at_limit", to_string(policy.at_limit)}};
+}
+
+Json to_json(const Sending& sending) {
+  return Json{{"strategy", to_string(sending.strategy)},
+              {"channels", sending.channels},
+              {"throttle_initial_percent", sending.throttle_initial_percent},
+              {"throttle_step_percent", sending.throttle_step_percent},
+              {"pre_copy_rounds", sending.pre_copy_rounds},
+              {"rate_min_bytes_per_s", sending.rate_min.value},
+              {"rate_max_bytes_per_s", sending.rate_max.value},
+              {"rate_gain", sending.rate_gain},
+              {"allow_post_copy", sending.allow_post_copy}};
+}
+
+Json to_json(const MemoryProfile& profile) {
+  Json cycles = Json::array();
+  for (const auto& cycle : profile.cycles) cycles.push_back(cycle_json(cycle));
+  return Json{{"source", profile.source},
+              {"taken", time_json(profile.taken)},
+              {"total_bytes", profile.total.count},
+              {"zero_bytes", profile.zero.count},
+              {"compressed_fraction", profile.compressed_fraction},
+              {"cost_fraction", profile.cost_fraction},
+              {"cycles", std::move(cycles)},
+              {"heat", profile.heat}};
+}
+
+Json to_json(const LinkMeasurement& link) {
+  return Json{{"goodput_bytes_per_s", link.goodput.value},
+              {"round_trip_ms", to_ms(link.round_trip)},
+              {"sent_bytes", link.sent.count}};
+}
+
+Json to_json(const Estimate& estimate) {
+  return Json{{"value", estimate.value},
+              {"low", estimate.low},
+              {"high", estimate.high},
+              {"model", estimate.model}};
+}
+
+Json to_json(const StrategyForecast& forecast) {
+  return Json{{"strategy", to_string(forecast.strategy)},
+              {"offered", forecast.offered},
+              {"why_not", forecast.why_not.empty() ? Json(nullptr) : Json(forecast.why_not)},
+              {"converges", forecast.converges},
+              {"rounds", forecast.rounds},
+              {"total_time_s", to_json(forecast.total_time_s)},
+              {"sent_bytes", to_json(forecast.sent_bytes)},
+              {"downtime_s", to_json(forecast.downtime_s)},
+              {"added_job_time_s", to_json(forecast.added_job_time_s)}};
+}
+
+Json to_json(const ForecastOutcome& outcome) {
+  return Json{{"strategy", to_string(outcome.strategy)},
+              {"total_time_s", outcome.total_time_s},
+              {"sent_bytes", outcome.sent_bytes},
+              {"downtime_s", number_or_null(outcome.downtime_s)},
+              {"added_job_time_s", number_or_null(outcome.added_job_time_s)}};
+}
+
+Json to_json(const Forecast& forecast) {
+  Json strategies = Json::array();
+  for (const auto& one : forecast.strategies) strategies.push_back(to_json(one));
+  return Json{{"id", forecast.id.value},
+              {"vm", forecast.vm.value},
+              {"source", forecast.source.value},
+              {"destination", forecast.destination.value},
+              {"made", time_json(forecast.made)},
+              {"choice", or_null(forecast.choice, name_of)},
+              {"reason", forecast.reason},
+              {"strategies", std::move(strategies)},
+              {"outcome", forecast.outcome ? to_json(*forecast.outcome) : Json(nullptr)},
+              {"has_job", forecast.has_job},
+              {"program", forecast.program.empty() ? Json(nullptr) : Json(forecast.program)},
+              {"policy", to_json(forecast.policy)},
+              {"sending", forecast.choice ? to_json(forecast.sending) : Json(nullptr)},
+              {"link", to_json(forecast.link)},
+              {"profile", to_json(forecast.profile)}};
+}
+
+}  // namespace mare::wire

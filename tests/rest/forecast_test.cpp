@@ -1,0 +1,185 @@
+// Forecasts over REST, from a dry run to what came of the move; every reply checked against the
+// description.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/rest/rest_world.h"
+#include "tests/rest/schema.h"
+
+namespace mare::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using wire::Json;
+
+class Forecasts : public testing::Test {
+ protected:
+  void SetUp() override {
+    world.add_hosts(2);
+    world.add_pool("p", 1);
+  }
+  Got described(const std::string& operation_id, const Got& got) {
+    EXPECT_THAT(schemas.check_reply(operation_id, got.status, got.header("content-type"), got.body),
+                IsEmpty());
+    return got;
+  }
+  Json get(const std::string& operation_id, const std::string& path) {
+    return described(operation_id, world.get("/api/v1/" + path)).json();
+  }
+  Json move(const std::string& body = "{}", const std::string& outcome = "succeeded") {
+    return world.finish(described("migrateVm", world.post("/api/v1/vms/p-0/migrations", body)),
+                        outcome);
+  }
+  Json dry_run(const std::string& body = "{}") {
+    return world.finish(
+        described("migrateVm", world.post("/api/v1/vms/p-0/migrations?dry_run=true", body)));
+  }
+  static const Json& strategy(const Json& forecast, const std::string& name) {
+    for (const auto& one : forecast["strategies"]) {
+      if (one["strategy"] == name) return one;
+    }
+    ADD_FAILURE() << name << " is not in " << forecast.dump();
+    return forecast;
+  }
+
+  RestWorld world;
+  Schemas schemas{world.get("/api/v1/openapi.json").json()};
+};
+
+TEST_F(Forecasts, ADryRunTellsOfEveryStrategyAndMovesNothing) {
+  const std::string host = get("getVm", "vms/p-0")["host"];
+  const Json operation = dry_run();
+  EXPECT_EQ(operation["kind"], "forecast.make");
+  const std::string id = operation["id"];
+  const Json forecast = get("getForecast", "forecasts/" + id);
+  EXPECT_EQ(forecast["source"], host);
+  EXPECT_EQ(forecast["reason"], operation["reason"]);
+  EXPECT_EQ(forecast["strategies"].size(), 8U);
+  const Json& said = strategy(forecast, "stop-and-copy");
+  EXPECT_TRUE(said["offered"].get<bool>());
+  EXPECT_GT(said["total_time_s"]["value"].get<double>(), 0);
+  EXPECT_LE(said["total_time_s"]["low"].get<double>(), said["total_time_s"]["value"].get<double>());
+  EXPECT_FALSE(strategy(forecast, "checkpoint-restart")["offered"].get<bool>());
+  EXPECT_TRUE(forecast["outcome"].is_null());
+  EXPECT_EQ(get("getVm", "vms/p-0")["host"], host);
+  EXPECT_EQ(get("listMigrations", "migrations")["items"].size(), 0U);
+  EXPECT_EQ(described("getMigration", world.get("/api/v1/migrations/" + id)).status, 404);
+  EXPECT_EQ(get("listForecasts", "forecasts?vm=p-0")["items"].size(), 1U);
+  EXPECT_EQ(get("listForecasts", "forecasts?vm=p-1")["items"].size(), 0U);
+}
+
+TEST_F(Forecasts, AMigrationBeginsWithOneAndIsExplained) {
+  const std::string id = move(R"({"strategy":"pre-copy"})")["id"];
+  const Json forecast = get("getForecast", "forecasts/" + id);
+  ASSERT_TRUE(forecast["outcome"].is_object());
+  EXPECT_EQ(forecast["outcome"]["strategy"], "pre-copy");
+  const Json told = get("explainMigration", "migrations/" + id + "/explanation");
+  EXPECT_EQ(told["strategy"], "pre-copy");
+  ASSERT_EQ(told["figures"].size(), 4U);
+  const Json migration = get("getMigration", "migrations/" + id);
+  EXPECT_DOUBLE_EQ(told["figures"][0]["actual"].get<double>() * 1000,
+                   migration["total_time_ms"].get<double>());
+  EXPECT_DOUBLE_EQ(told["figures"][0]["forecast"].get<double>(),
+                   strategy(forecast, "pre-copy")["total_time_s"]["value"].get<double>());
+  EXPECT_TRUE(told["figures"][3]["actual"].is_null()) << "nobody reported it";
+  ASSERT_GE(told["rounds"].size(), migration["rounds"].size());
+  EXPECT_EQ(told["rounds"][0]["actual"]["sent_bytes"], migration["rounds"][0]["sent_bytes"]);
+  EXPECT_GT(told["rounds"][0]["forecast"]["sent_bytes"].get<double>(), 0);
+  EXPECT_THAT(told["sentence"].get<std::string>(), HasSubstr("pre-copy took "));
+  EXPECT_THAT(told["sentence"].get<std::string>(), HasSubstr(" of 3 figures"));
+}
+
+TEST_F(Forecasts, AReportIsKeptAndCounted) {
+  const std::string id = move()["id"];
+  const std::string path = "/api/v1/migrations/" + id + ":report";
+  const Got kept = described("reportMigration", world.post(path, R"({"added_job_time_s":0.75})"));
+  ASSERT_EQ(kept.status, 200) << kept.body;
+  EXPECT_EQ(kept.json()["outcome"]["added_job_time_s"], 0.75);
+  const Json told = get("explainMigration", "migrations/" + id + "/explanation");
+  EXPECT_EQ(told["figures"][3]["actual"], 0.75);
+  EXPECT_THAT(told["sentence"].get<std::string>(), HasSubstr("cost the job 750 ms"));
+  const Json accuracy = get("getAccuracy", "forecasts/accuracy");
+  EXPECT_EQ(accuracy["forecasts"], 1);
+  EXPECT_EQ(accuracy["added_job_time_s"]["moves"], 1);
+  const std::string metrics = world.get("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("mare_forecasts 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_forecasts_scored 1\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("mare_forecast_error_ratio{quantity=\"total_time\",quantile=\"0.5\"}"));
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_coverage_ratio{quantity=\"added_job_time\"}"));
+}
+
+TEST_F(Forecasts, AReportThatFitsNothingIsRefused) {
+  const std::string dry = dry_run()["id"];
+  const auto report = [&](const std::string& id, const std::string& body) {
+    return described("reportMigration", world.post("/api/v1/migrations/" + id + ":report", body));
+  };
+  EXPECT_EQ(report(dry, R"({"added_job_time_s":1})").status, 404);
+  EXPECT_EQ(report("op-99", R"({"added_job_time_s":1})").status, 404);
+  EXPECT_EQ(report(dry, "{}").status, 400);
+  EXPECT_EQ(report(dry, R"({"added_job_time_s":"much"})").status, 400);
+}
+
+TEST_F(Forecasts, WithoutAnOutcomeTheExplanationSaysWhy) {
+  // 1 MiB/s: it can be cancelled before it ends.
+  const Got slow = world.post("/api/v1/vms/p-0/migrations",
+                              R"({"strategy":"pre-copy","bandwidth_limit_bytes_per_s":1048576})");
+  const std::string id = slow.json()["id"];
+  world.post("/api/v1/operations/" + id + ":cancel", "");
+  world.finish(slow, "cancelled");
+  const Json told = get("explainMigration", "migrations/" + id + "/explanation");
+  EXPECT_THAT(told["sentence"].get<std::string>(), HasSubstr("did not move its VM"));
+  EXPECT_EQ(described("explainMigration", world.get("/api/v1/migrations/op-99/explanation")).status,
+            404);
+}
+
+TEST_F(Forecasts, ADrainIsForecastWithoutBeingDone) {
+  const std::string host = get("getVm", "vms/p-0")["host"];
+  const Json plan = world.finish(
+      described("drainHost", world.post("/api/v1/hosts/" + host + ":drain?dry_run=true", "")));
+  EXPECT_EQ(plan["kind"], "plan.drain");
+  EXPECT_THAT(plan["reason"].get<std::string>(), HasSubstr("1 VM would move in "));
+  const Json children =
+      get("listOperations", "operations?parent=" + plan["id"].get<std::string>())["items"];
+  ASSERT_EQ(children.size(), 1U);
+  EXPECT_EQ(get("getForecast", "forecasts/" + children[0]["id"].get<std::string>())["vm"], "p-0");
+  EXPECT_EQ(get("getHost", "hosts/" + host)["admin"], "active");
+  EXPECT_EQ(get("getVm", "vms/p-0")["host"], host);
+}
+
+TEST_F(Forecasts, AVmsMemoryIsAskedOfItsHost) {
+  const Json memory = get("getVmMemory", "vms/p-0/memory");
+  EXPECT_EQ(memory["vm"], "p-0");
+  EXPECT_EQ(memory["profile"]["source"], "sim");
+  EXPECT_EQ(memory["profile"]["heat"].size(), 64U);
+  EXPECT_EQ(described("getVmMemory", world.get("/api/v1/vms/nobody/memory")).status, 404);
+  world.finish(world.post("/api/v1/vms/p-0:stop", R"({"force":true})"));
+  const Got stopped = described("getVmMemory", world.get("/api/v1/vms/p-0/memory"));
+  EXPECT_EQ(stopped.status, 409);
+  EXPECT_EQ(stopped.json()["code"], "failed_precondition");
+}
+
+TEST_F(Forecasts, BadInputIsRefused) {
+  const auto status = [&](const std::string& query, const std::string& body) {
+    return described("migrateVm", world.post("/api/v1/vms/p-0/migrations" + query, body)).status;
+  };
+  EXPECT_EQ(status("?dry_run=maybe", "{}"), 400);
+  EXPECT_EQ(status("?dryrun=true", "{}"), 400);
+  EXPECT_EQ(status("?dry_run=true", R"({"priority":"fast"})"), 400);
+  EXPECT_EQ(status("?dry_run=true", R"({"destination":"nowhere"})"), 404);
+  EXPECT_EQ(described("getForecast", world.get("/api/v1/forecasts/op-99")).status, 404);
+  EXPECT_EQ(described("getAccuracy", world.get("/api/v1/forecasts/accuracy?vm=x")).status, 400);
+  EXPECT_EQ(described("drainHost", world.post("/api/v1/hosts/h1:drain?dry_run=1", "")).status, 400);
+}
+
+TEST_F(Forecasts, HostsTellWhatTheyOffer) {
+  const Json host = get("getHost", "hosts/h1");
+  EXPECT_EQ(host["dirty_log"], "sim");
+  EXPECT_TRUE(host["dirty_log_why"].is_null());
+  EXPECT_THAT(host["strategies"].get<std::vector<std::string>>(), testing::Contains("post-copy"));
+}
+
+}  // namespace
+}  // namespace mare::test

@@ -1,0 +1,172 @@
+#include "ui/cli/forecast_views.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mare::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Json estimate(double value) {
+  return Json{{"value", value}, {"low", value * 0.9}, {"high", value * 1.2}};
+}
+
+Json strategy(const std::string& name, double time, bool offered, const std::string& why_not = "") {
+  return Json{{"strategy", name},
+              {"offered", offered},
+              {"why_not", why_not.empty() ? Json(nullptr) : Json(why_not)},
+              {"converges", name != "pre-copy"},
+              {"total_time_s", estimate(time)},
+              {"sent_bytes", estimate(time * 1048576)},
+              {"downtime_s", estimate(0.1)},
+              {"added_job_time_s", estimate(0.2)}};
+}
+
+Json forecast() {
+  return Json{
+      {"id", "op-3"},
+      {"vm", "demo-1"},
+      {"source", "h1"},
+      {"destination", "h2"},
+      {"made", "2026-11-21T04:00:00Z"},
+      {"choice", "compressed"},
+      {"reason", "Compressed for least-stall: because"},
+      {"link", Json{{"goodput_bytes_per_s", 11.7e6}}},
+      {"outcome", nullptr},
+      {"strategies", Json::array({strategy("pre-copy", 20, true), strategy("compressed", 4, true),
+                                  strategy("hybrid", 1, false, "host 'h2' does not offer it")})}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const auto end = text.find('\n', begin);
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+TEST(ForecastViews, EveryStrategyHasItsIntervalsAndTheChoiceIsMarked) {
+  const auto lines = lines_of(forecast_text(forecast(), false));
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[0], "demo-1 from h1 to h2, a link of 11.7 MB/s");
+  EXPECT_THAT(lines[1], HasSubstr("ADDED JOB TIME"));
+  EXPECT_THAT(lines[2], HasSubstr("20 s (18 s to 24 s)"));
+  EXPECT_THAT(lines[2], HasSubstr("would not end by itself"));
+  EXPECT_EQ(lines[2].front(), ' ');
+  EXPECT_EQ(lines[3].rfind("*  compressed", 0), 0U) << lines[3];
+  EXPECT_THAT(lines[3], HasSubstr("4 MiB (3.60 MiB to 4.80 MiB)"));
+  EXPECT_THAT(lines[3], HasSubstr("100 ms (90 ms to 120 ms)"));
+  EXPECT_THAT(lines[4], HasSubstr("host 'h2' does not offer it"));
+  EXPECT_THAT(lines[4], Not(HasSubstr("1 s"))) << "figures of what can't be had";
+  EXPECT_EQ(lines[5], "Compressed for least-stall: because");
+}
+
+TEST(ForecastViews, DoNotMoveMarksNothing) {
+  Json none = forecast();
+  none["choice"] = nullptr;
+  none["reason"] = "Do not move: so";
+  const std::string text = forecast_text(none, false);
+  EXPECT_THAT(text, Not(HasSubstr("*")));
+  EXPECT_THAT(text, HasSubstr("Do not move: so"));
+  const std::string list =
+      list_text(forecast_columns(WallTime{0}), Json::array({none, forecast()}), false, false);
+  EXPECT_THAT(list, HasSubstr("do not move"));
+  EXPECT_THAT(list, HasSubstr("4 s (3.60 s to 4.80 s)"));
+}
+
+TEST(ForecastViews, TextOfAServerCantCommandTheTerminal) {
+  Json evil = forecast();
+  evil["reason"] = "\033[2Jgone";
+  EXPECT_THAT(forecast_text(evil, false), Not(HasSubstr("\033")));
+}
+
+TEST(ForecastViews, AnExplanationHoldsThemSideBySide) {
+  const Json told{
+      {"migration", "op-7"},
+      {"vm", "demo-1"},
+      {"source", "h1"},
+      {"destination", "h2"},
+      {"strategy", "pre-copy"},
+      {"sentence", "pre-copy took 2 s."},
+      {"reason", "Pre-copy: because"},
+      {"figures", Json::array({Json{{"name", "total_time_s"},
+                                    {"forecast", 2.2},
+                                    {"low", 2.0},
+                                    {"high", 2.5},
+                                    {"actual", 2.0},
+                                    {"error", 0.1},
+                                    {"held", true}},
+                               Json{{"name", "added_job_time_s"},
+                                    {"forecast", 0.1},
+                                    {"low", 0.05},
+                                    {"high", 0.2},
+                                    {"actual", nullptr},
+                                    {"error", nullptr},
+                                    {"held", nullptr}}})},
+      {"rounds",
+       Json::array({Json{{"index", 0},
+                         {"forecast", Json{{"duration_ms", 1500.0}, {"sent_bytes", 1e8}}},
+                         {"actual", Json{{"duration_ms", 1400.0}, {"sent_bytes", 1.1e8}}}},
+                    Json{{"index", 1},
+                         {"forecast", nullptr},
+                         {"actual", Json{{"duration_ms", 12.0}, {"sent_bytes", 5e5}}}}})}};
+  const auto lines = lines_of(explanation_text(told, false));
+  ASSERT_EQ(lines.size(), 11U);
+  EXPECT_EQ(lines[0], "op-7: demo-1 from h1 to h2 by pre-copy");
+  EXPECT_THAT(lines[2], HasSubstr("total time"));
+  EXPECT_THAT(lines[2], HasSubstr("10.0%"));
+  EXPECT_THAT(lines[2], HasSubstr("yes"));
+  EXPECT_THAT(lines[3], HasSubstr("-"));
+  EXPECT_THAT(lines[6], HasSubstr("1.50 s"));
+  EXPECT_THAT(lines[6], HasSubstr("1.40 s"));
+  EXPECT_EQ(lines[9], "before: Pre-copy: because");
+  EXPECT_EQ(lines[10], "after: pre-copy took 2 s.");
+}
+
+TEST(ForecastViews, HeatIsALineOfBlocks) {
+  EXPECT_EQ(heat_strip(Json::array({0, 0.001, 0.5, 1, 7, nullptr})), " ▁▄██ ");
+  EXPECT_EQ(heat_strip(Json::array()), "");
+}
+
+TEST(ForecastViews, MemoryShowsWwsCurveAndHeat) {
+  const Json memory{{"vm", "demo-0"},
+                    {"wws_bytes", 16777216.0},
+                    {"flattens", true},
+                    {"dirty_bytes_per_s", 8e6},
+                    {"curve", Json::array({Json{{"progress_s", 0.5}, {"unique_bytes", 4194304}}})},
+                    {"profile", Json{{"source", "pagemap-scan"},
+                                     {"total_bytes", 201326592},
+                                     {"zero_bytes", 1048576},
+                                     {"compressed_fraction", 0.4},
+                                     {"cost_fraction", 0.001},
+                                     {"heat", Json::array({1, 0})}}}};
+  const std::string text = memory_text(memory, false);
+  for (const char* part : {"16 MiB", "8 MB/s", "192 MiB", "40.0%", "pagemap-scan", "0.1%", "500 ms",
+                           "4 MiB", "[█ ]"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  Json growing = memory;
+  growing["flattens"] = false;
+  EXPECT_THAT(memory_text(growing, false), HasSubstr("it still grows"));
+}
+
+TEST(ForecastViews, AccuracyHidesWhatWasNeverMeasured) {
+  const Json none{{"moves", 0}, {"median_error", 0.0}};
+  const Json some{{"moves", 12},       {"median_error", 0.021}, {"p95_error", 0.06},
+                  {"median_off", 0.1}, {"p95_off", 0.4},        {"bias", -0.01},
+                  {"coverage", 0.95}};
+  const auto lines =
+      lines_of(accuracy_text(Json{{"total_time_s", some}, {"downtime_s", none}}, false));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[1], HasSubstr("2.1%"));
+  EXPECT_THAT(lines[1], HasSubstr("95.0%"));
+  EXPECT_THAT(lines[2], Not(HasSubstr("%")));
+}
+
+}  // namespace
+}  // namespace mare::cli

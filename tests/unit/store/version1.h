@@ -1,0 +1,69 @@
+// The schema of version 1, as released files have it. Never changed.
+#pragma once
+
+namespace mare::store {
+
+inline constexpr const char* kVersion1 = R"sql(
+CREATE TABLE host (
+  id TEXT PRIMARY KEY, address TEXT NOT NULL, admin TEXT NOT NULL, health TEXT NOT NULL,
+  health_reason TEXT NOT NULL, memory_bytes INTEGER NOT NULL, cpus INTEGER NOT NULL,
+  vm_overhead_bytes INTEGER NOT NULL, hypervisor TEXT NOT NULL, live_migration INTEGER NOT NULL,
+  added_us INTEGER NOT NULL, last_seen_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE pool (
+  id TEXT PRIMARY KEY, image TEXT NOT NULL, image_version TEXT NOT NULL, size INTEGER NOT NULL,
+  memory_bytes INTEGER NOT NULL, vcpus INTEGER NOT NULL, token TEXT NOT NULL, hosts TEXT NOT NULL,
+  created_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE vm (
+  id TEXT PRIMARY KEY, pool TEXT NOT NULL REFERENCES pool(id), idx INTEGER NOT NULL, uuid TEXT NOT NULL,
+  mac TEXT NOT NULL UNIQUE, ip INTEGER NOT NULL UNIQUE, memory_bytes INTEGER NOT NULL,
+  vcpus INTEGER NOT NULL, state TEXT NOT NULL, host TEXT REFERENCES host(id), reason TEXT NOT NULL,
+  created_us INTEGER NOT NULL, started_us INTEGER NOT NULL
+) STRICT;
+CREATE INDEX vm_by_host ON vm(host);
+CREATE INDEX vm_by_pool ON vm(pool);
+CREATE TABLE job (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, pool TEXT NOT NULL,
+  command TEXT NOT NULL, environment TEXT NOT NULL, ranks INTEGER NOT NULL, state TEXT NOT NULL,
+  exit_code INTEGER, reason TEXT NOT NULL, vms TEXT NOT NULL, output_bytes INTEGER NOT NULL,
+  created_us INTEGER NOT NULL, started_us INTEGER NOT NULL, ended_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE operation (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+  target TEXT NOT NULL, state TEXT NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+  error_code TEXT NOT NULL, parent TEXT, cancel_requested INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  request TEXT NOT NULL, progress REAL NOT NULL, created_us INTEGER NOT NULL,
+  started_us INTEGER NOT NULL, ended_us INTEGER NOT NULL, deadline_us INTEGER NOT NULL
+) STRICT;
+-- The rule that keeps two operations off one VM (host, pool, job), whatever the code above it does.
+-- A host, a pool and a VM may share a name: the noun before the kind's dot tells them apart.
+CREATE UNIQUE INDEX one_unfinished_operation
+  ON operation(substr(kind, 1, instr(kind, '.') - 1), target) WHERE outcome = 'pending';
+CREATE INDEX operation_by_parent ON operation(parent);
+CREATE TABLE operation_event (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, operation TEXT NOT NULL, at_us INTEGER NOT NULL,
+  from_state TEXT NOT NULL, event TEXT NOT NULL, to_state TEXT NOT NULL, detail TEXT NOT NULL
+) STRICT;
+CREATE INDEX operation_event_by_operation ON operation_event(operation);
+CREATE TABLE migration (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, vm TEXT NOT NULL,
+  source TEXT NOT NULL, destination TEXT NOT NULL, bandwidth_limit_bytes_per_s INTEGER,
+  downtime_limit_ms INTEGER, rounds TEXT NOT NULL, memory_total_bytes INTEGER NOT NULL,
+  transferred_bytes INTEGER NOT NULL, remaining_bytes INTEGER NOT NULL, total_time_us INTEGER,
+  downtime_hypervisor_us INTEGER, downtime_guest_us INTEGER, downtime_peers_us INTEGER,
+  announce_delay_us INTEGER, announcements INTEGER NOT NULL, switched_us INTEGER NOT NULL,
+  jobs TEXT NOT NULL
+) STRICT;
+CREATE INDEX migration_by_vm ON migration(vm);
+CREATE TABLE reservation (
+  operation TEXT PRIMARY KEY REFERENCES operation(id), host TEXT NOT NULL, memory_bytes INTEGER NOT NULL
+) STRICT;
+CREATE TABLE event (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, at_us INTEGER NOT NULL, topic TEXT NOT NULL,
+  subject TEXT NOT NULL, type TEXT NOT NULL, data TEXT NOT NULL
+) STRICT;
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+)sql";
+
+}  // namespace mare::store

@@ -1,0 +1,137 @@
+#include "ui/cli/forecast_commands.h"
+
+#include <cstdio>
+
+#include "ui/cli/app.h"
+#include "ui/cli/forecast_views.h"
+#include "ui/cli/terminal.h"
+#include "ui/cli/waiting.h"
+
+namespace mare::cli {
+namespace {
+
+/// -o json prints it as it came, -o name its id, else `text`.
+int show(Session& session, const Json& object, std::string (*as_text)(const Json&, bool),
+         const char* id = "id") {
+  if (session.wants(Output::JsonText)) {
+    session.print_json(object);
+  } else if (session.wants(Output::Name)) {
+    std::printf("%s\n", printable(text(object, id)).c_str());
+  } else {
+    std::fputs(as_text(object, wants_colour(1)).c_str(), stdout);
+  }
+  return kOk;
+}
+
+int get_and_show(Session& session, const std::string& path,
+                 std::string (*as_text)(const Json&, bool), const char* id) {
+  auto found = session.get(path);
+  if (!found) return session.fail(found.error());
+  return show(session, *found, as_text, id);
+}
+
+int list_forecasts(Session& session, const std::string& vm) {
+  auto forecasts = session.list(api({"forecasts"}), query({{"vm", vm}}));
+  if (!forecasts) return session.fail(forecasts.error());
+  session.print_list(*forecasts, forecast_columns(session.clock().wall_now()));
+  return kOk;
+}
+
+Result<Json> drain_forecasts(Session& session, const Json& operation) {
+  auto children = session.list(api({"operations"}), query({{"parent", text(operation, "id")}}));
+  if (!children) return children.error();
+  Json forecasts = Json::array();
+  for (auto child = children->rbegin(); child != children->rend(); ++child) {  // oldest first
+    auto forecast = session.get(api({"forecasts", text(*child, "id")}));
+    if (!forecast) return forecast.error();
+    forecasts.push_back(*std::move(forecast));
+  }
+  return Json{{"operation", operation}, {"forecasts", std::move(forecasts)}};
+}
+
+}  // namespace
+
+int finish_forecast(Session& session, const Json& operation) {
+  Follow follow;
+  follow.answer = [](Session& s, const Json& done) {
+    return s.get(api({"forecasts", text(done, "id")}));
+  };
+  follow.show = [](Session& s, const Json& forecast) { show(s, forecast, forecast_text); };
+  return finish(session, operation, follow);
+}
+
+int finish_drain_forecast(Session& session, const Json& operation) {
+  Follow follow;
+  follow.answer = drain_forecasts;
+  follow.show = [](Session& s, const Json& all) {
+    if (s.wants(Output::JsonText)) return s.print_json(all);
+    const Json& forecasts = member(all, "forecasts");
+    if (s.wants(Output::Name)) {
+      for (const Json& one : forecasts) std::printf("%s\n", printable(text(one, "id")).c_str());
+      return;
+    }
+    if (!forecasts.empty()) std::fputs(drain_text(forecasts, wants_colour(1)).c_str(), stdout);
+    std::printf("%s\n", printable(text(member(all, "operation"), "reason")).c_str());
+  };
+  return finish(session, operation, follow);
+}
+
+void add_forecast_commands(CLI::App& app, Action& action) {
+  auto id = std::make_shared<std::string>();
+  CLI::App* explain =
+      app.add_subcommand("explain", "A migration: what was forecast, and what came")->group("Work");
+  explain->add_option("migration", *id, "Its id")->required()->type_name("ID");
+  explain->footer("Example: mare explain op-7");
+  explain->callback([&action, id] {
+    action = [id](Session& session) {
+      return get_and_show(session, api({"migrations", *id, "explanation"}), explanation_text,
+                          "migration");
+    };
+  });
+
+  CLI::App* forecast = app.add_subcommand("forecast", "What moves would cost")->group("Work");
+  forecast->require_subcommand(1);
+  forecast->footer(
+      "Examples:\n  mare migrate demo-1 --to h3 --dry-run    makes one\n"
+      "  mare forecast list --vm demo-1\n  mare forecast show op-7\n  mare forecast accuracy");
+  auto vm = std::make_shared<std::string>();
+  CLI::App* list = forecast->add_subcommand("list", "Newest first");
+  list->add_option("--vm", *vm, "Of this VM")->type_name("VM");
+  list->footer("Example: mare forecast list -o wide");
+  list->callback(
+      [&action, vm] { action = [vm](Session& session) { return list_forecasts(session, *vm); }; });
+  CLI::App* one = forecast->add_subcommand("show", "One, with every strategy");
+  one->add_option("forecast", *id, "Its id: of a dry run or of a migration")
+      ->required()
+      ->type_name("ID");
+  one->footer("Example: mare forecast show op-7");
+  one->callback([&action, id] {
+    action = [id](Session& session) {
+      return get_and_show(session, api({"forecasts", *id}), forecast_text, "id");
+    };
+  });
+  CLI::App* accuracy = forecast->add_subcommand("accuracy", "How good they were");
+  accuracy->footer("Example: mare forecast accuracy");
+  accuracy->callback([&action] {
+    action = [](Session& session) {
+      return get_and_show(session, api({"forecasts", "accuracy"}), accuracy_text, "moves");
+    };
+  });
+}
+
+void add_memory_command(CLI::App& vm, Action& action) {
+  auto id = std::make_shared<std::string>();
+  CLI::App* memory = vm.add_subcommand("memory", "How a running one writes its memory");
+  memory->add_option("vm", *id, "Its name")->required()->type_name("VM");
+  memory->footer(
+      "Example: mare vm memory demo-0\n"
+      "WWS: what it writes over and over. Heat: how much of each part of its memory it wrote "
+      "last.");
+  memory->callback([&action, id] {
+    action = [id](Session& session) {
+      return get_and_show(session, api({"vms", *id, "memory"}), memory_text, "vm");
+    };
+  });
+}
+
+}  // namespace mare::cli

@@ -1,0 +1,27 @@
+// How forecasts, explanations and a VM's memory are shown. Pure.
+#pragma once
+
+#include <string>
+
+#include "orchestrator/core/clock.h"
+#include "ui/cli/table.h"
+
+namespace mare::cli {
+
+/// Of a list of forecasts.
+Columns forecast_columns(WallTime now);
+
+/// Every strategy with its figures and their intervals, the choice marked, then the reason.
+std::string forecast_text(const Json& forecast, bool colour);
+/// The choice for each VM of a host that is to be drained.
+std::string drain_text(const Json& forecasts, bool colour);
+/// Forecast against outcome: figures, rounds, one sentence.
+std::string explanation_text(const Json& explanation, bool colour);
+std::string accuracy_text(const Json& accuracy, bool colour);
+/// WWS, D(t), and the heat strip.
+std::string memory_text(const Json& memory, bool colour);
+
+/// A character for each share of 0 to 1, higher for more: " ▁▂▃▄▅▆▇█".
+std::string heat_strip(const Json& shares);
+
+}  // namespace mare::cli
