@@ -34,7 +34,9 @@ void NetTest::SetUp() {
 }
 
 void NetTest::add_bridge(const std::string& name) {
-  ASSERT_TRUE(run("ip link add name " + name + " type bridge forward_delay 0 stp_state 0"));
+  // A bridge that snoops reports itself as a member of a multicast group, up to a second later.
+  ASSERT_TRUE(run("ip link add name " + name +
+                  " type bridge forward_delay 0 stp_state 0 mcast_snooping 0"));
   ASSERT_TRUE(run("ip link set " + name + " up"));
 }
 
@@ -44,6 +46,10 @@ void NetTest::add_port(const std::string& bridge, const std::string& inside,
   ASSERT_TRUE(run("ip link set " + inside + " master " + bridge));
   ASSERT_TRUE(run("ip link set " + inside + " up"));
   ASSERT_TRUE(run("ip link set " + outside + " up"));
+  // The kernel tells the bridge of the carrier in a work queue of its own.
+  ASSERT_TRUE(run("for i in $(seq 1000); do bridge link show dev " + inside +
+                  " | grep -q 'state forwarding' && exit 0; sleep 0.01; done; exit 1"))
+      << inside << " does not forward";
 }
 
 Port::Port(const std::string& interface)
