@@ -35,10 +35,6 @@ std::string estimate(const Json& of, const char* name, Say say) {
          say(number(found, "high").value_or(*value)) + ")";
 }
 
-std::function<std::string(const Json&)> estimate_of(const char* name, Say say) {
-  return [name, say](const Json& o) { return estimate(o, name, say); };
-}
-
 /// What speaks against a strategy.
 std::string remark(const Json& strategy) {
   const std::string why_not = text(strategy, "why_not");
