@@ -192,14 +192,18 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   // A copy of a VM whose row names another host, or none, or is of a later incarnation: left by an
   // operation for which this host was silent at its end. The row is the truth, so this copy must
   // not stay. It is ended only when it can't be the last one: the true one is known to run, or the
-  // row says that this incarnation has ended.
+  // row says that this incarnation has ended, or was deleted. One that was never ours stays.
   const bool same = row && row->uuid == copy.key.uuid;
   const bool true_one_runs = same && row->host && row->state == VmState::Running;
   const bool has_ended =
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
   const bool left_over = same && !row->host && copy.copy == Copy::Paused;
-  const bool must_go = true_one_runs || has_ended || left_over || (row && !same);
+  const auto ended = query<bool>(context_.ports.store, [&](const store::Reader& r) {
+    return r.has_ended(copy.key.uuid);
+  });
+  const bool deleted = !row && ended && *ended;
+  const bool must_go = true_one_runs || has_ended || left_over || deleted || (row && !same);
   if (must_go) {
     auto driver = context_.ports.drivers.driver(host.id, host.address);
     if (driver) {

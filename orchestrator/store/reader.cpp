@@ -96,6 +96,14 @@ Result<std::vector<Vm>> Reader::vms_of(const PoolId& pool) const {
 Result<std::vector<Vm>> Reader::vms_on(const HostId& host) const {
   return all<Vm>(db_, kVmColumns, "vm WHERE host = ? ORDER BY pool, idx", read_vm, {host.value});
 }
+Result<bool> Reader::has_ended(const std::string& uuid) const {
+  auto query = db_.prepare("SELECT count(*) FROM ended_vm WHERE uuid = ?");
+  if (!query) return query.error();
+  query->bind(uuid);
+  auto row = query->step();
+  if (!row) return row.error();
+  return query->natural() > 0;
+}
 Result<Job> Reader::job(const JobId& id) const {
   return one<Job>(db_, kJobColumns, "job", read_job, "job", id.value);
 }

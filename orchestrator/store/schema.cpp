@@ -85,6 +85,18 @@ CREATE TABLE forecast (
 ) STRICT;
 CREATE INDEX forecast_by_vm ON forecast(vm);
 CREATE INDEX forecast_with_outcome ON forecast(seq) WHERE outcome IS NOT NULL;
+-- Incarnations of VMs that are over. A host that was silent at the end may bring a copy back, long
+-- after the VM's row has gone; this says that it was ours and must not be. Not by OR IGNORE: the
+-- conflict rule of the statement that fires a trigger would override it.
+CREATE TABLE ended_vm (uuid TEXT PRIMARY KEY, vm TEXT NOT NULL) STRICT;
+CREATE TRIGGER vm_erased AFTER DELETE ON vm BEGIN
+  INSERT INTO ended_vm SELECT old.uuid, old.id
+    WHERE NOT EXISTS (SELECT 1 FROM ended_vm WHERE uuid = old.uuid);
+END;
+CREATE TRIGGER vm_begun_anew AFTER UPDATE OF uuid ON vm WHEN old.uuid <> new.uuid BEGIN
+  INSERT INTO ended_vm SELECT old.uuid, old.id
+    WHERE NOT EXISTS (SELECT 1 FROM ended_vm WHERE uuid = old.uuid);
+END;
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2};

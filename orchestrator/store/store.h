@@ -50,6 +50,8 @@ class Reader {
   Result<std::vector<Vm>> vms() const;
   Result<std::vector<Vm>> vms_of(const PoolId& pool) const;
   Result<std::vector<Vm>> vms_on(const HostId& host) const;
+  /// Whether this incarnation is over: its VM was deleted, or started again under another UUID.
+  Result<bool> has_ended(const std::string& uuid) const;
   Result<Job> job(const JobId& id) const;
   /// Newest first.
   Result<std::vector<Job>> jobs(std::size_t limit = 1000) const;

@@ -183,6 +183,7 @@ TEST_F(World, AtItsTimeLimitAMigrationIsEndedAsThePolicySays) {
     const auto before = vm(0).host;
     engine::MigrateRequest move;
     move.vm = id;
+    move.policy.strategy = Strategy::PreCopy;
     move.policy.time_limit = Seconds{5};
     move.policy.at_limit = how;
     const auto ended = done(world.engine().submit(move));
@@ -198,6 +199,7 @@ TEST_F(World, AVmThatDiedOnBothHostsFails) {
   const VmId id = vm(0).id;
   engine::MigrateRequest move;
   move.vm = id;
+  move.policy.strategy = Strategy::PreCopy;
   move.policy.bandwidth_limit = BytesPerSecond{2e6};
   auto accepted = world.engine().submit(move);
   ASSERT_TRUE(accepted);
@@ -242,6 +244,26 @@ TEST_F(World, DeletingThePoolLeavesNothing) {
   EXPECT_EQ(gone.outcome, Outcome::Succeeded) << gone.reason;
   EXPECT_TRUE(world.cluster.copies().empty());
   EXPECT_TRUE(world.vms().empty());
+}
+
+TEST_F(World, ACopyOfADeletedPoolIsEndedWhenItsHostIsBack) {
+  make_pool(1);
+  const HostId source = *vm(0).host;
+  const VmId id = vm(0).id;
+  // From the commit on the source hears nothing, so nobody can end what is left there.
+  world.kill_mared();
+  world.start_mared([&](const Operation& operation) {
+    if (operation.state != "Committed") return;
+    EXPECT_TRUE(world.cluster.silence_host(source, 300s));
+  });
+  engine::MigrateRequest move;
+  move.vm = id;
+  EXPECT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  done(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true}));
+  ASSERT_TRUE(world.vms().empty());
+  ASSERT_EQ(world.cluster.copy_on(source, id), Copy::Paused);
+  EXPECT_TRUE(world.play_while_not(
+      [&] { return world.cluster.copy_on(source, id) == Copy::Absent; }, 600s));
 }
 
 TEST_F(World, TheSameSeedPlaysTheSame) {

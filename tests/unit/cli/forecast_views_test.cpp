@@ -60,7 +60,7 @@ TEST(ForecastViews, EveryStrategyHasItsIntervalsAndTheChoiceIsMarked) {
   EXPECT_EQ(lines[2].front(), ' ');
   EXPECT_EQ(lines[3].rfind("*  compressed", 0), 0U) << lines[3];
   EXPECT_THAT(lines[3], HasSubstr("4 MiB (3.60 MiB to 4.80 MiB)"));
-  EXPECT_THAT(lines[3], HasSubstr("100 ms (90 ms to 120 ms)"));
+  EXPECT_THAT(lines[3], HasSubstr("100 ms (90.0 ms to 120 ms)"));
   EXPECT_THAT(lines[4], HasSubstr("host 'h2' does not offer it"));
   EXPECT_THAT(lines[4], Not(HasSubstr("1 s"))) << "figures of what can't be had";
   EXPECT_EQ(lines[5], "Compressed for least-stall: because");

@@ -172,6 +172,35 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
   }));
 }
 
+TEST_F(StoreTest, IncarnationsThatAreOverStayKnown) {
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_pool()));
+  Vm vm = full_vm(0);
+  ASSERT_TRUE(put(vm));
+  vm.reason = "still the same one";
+  ASSERT_TRUE(put(vm));
+  const auto over = [&](const char* uuid) {
+    bool out = false;
+    EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+      out = *reader.has_ended(uuid);
+      return ok_status();
+    }));
+    return out;
+  };
+  EXPECT_FALSE(over("u-0"));
+  vm.uuid = "u-1";
+  ASSERT_TRUE(put(vm));
+  EXPECT_TRUE(over("u-0"));
+  EXPECT_FALSE(over("u-1"));
+  vm.uuid = "u-0";
+  ASSERT_TRUE(put(vm));
+  ASSERT_TRUE(store_->write([&](Transaction& tx) { return tx.erase(vm.id); })) << "a second time";
+  open();
+  EXPECT_TRUE(over("u-0"));
+  EXPECT_TRUE(over("u-1"));
+  EXPECT_FALSE(over("u-2"));
+}
+
 TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   Migration migration;
   migration.id = OperationId{"op-1"};
