@@ -256,8 +256,10 @@ TEST_F(World, ACopyOfADeletedPoolIsEndedWhenItsHostIsBack) {
     if (operation.state != "Committed") return;
     EXPECT_TRUE(world.cluster.silence_host(source, 300s));
   });
+  world.cluster.break_next_switch(id, sim::BrokenSwitch::HandedOver);
   engine::MigrateRequest move;
   move.vm = id;
+  move.policy.strategy = Strategy::PreCopy;
   EXPECT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
   done(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true}));
   ASSERT_TRUE(world.vms().empty());
