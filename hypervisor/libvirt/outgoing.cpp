@@ -66,12 +66,16 @@ Status Outgoing::mend(const MigrationTicket& ticket, const Route& route,
     const auto known = shared_->jobs.find(ticket.vm.uuid);
     const bool unknown = known == shared_->jobs.end();
     const bool broken = unknown || (known->second->broken && !known->second->ended);
-    if (broken && !why_not.empty()) {
+    const bool starved = !unknown && known->second->starved && !known->second->ended;
+    if ((broken || starved) && !why_not.empty()) {
       begun = make_error(Code::Unsupported, why_not);
+    } else if (!broken && starved) {
+      begun = make_error(Code::Unavailable, "libvirt's call has not come back yet");
     } else if (unknown) {
       begun = begin_locked(ticket, route, true);
     } else if (JobPtr job = known->second; job->broken && !job->ended) {
       job->broken = false;
+      job->starved = false;
       job->status.error.clear();
       returned =
           std::exchange(job->caller, std::thread([shared = shared_, job, uri = connection_.uri()] {

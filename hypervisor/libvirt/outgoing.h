@@ -69,6 +69,7 @@ class Outgoing {
     bool cancel = false;   // asked for
     bool calling = false;  // libvirt was asked to migrate: only an abort stops that
     bool broken = false;   // in post-copy, and the call came back without an end
+    bool starved = false;  // so says the domain; the call may still wait for the other side
     bool look_now = false;
     bool post_copy = false;  // wanted, as soon as libvirt takes it
     bool switched = false;   // libvirt took it
@@ -107,6 +108,7 @@ class Outgoing {
   void end_if_broken(Job& job);
   void do_chores(Job& job, virDomainPtr domain, const Chores& chores);
   bool take_sample(Job& job, virDomainPtr domain);
+  void watch_link(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
 
   // Books.

@@ -193,6 +193,7 @@ void Outgoing::sample(const JobPtr& job) {
       if (last_error_code() == VIR_ERR_NO_DOMAIN) end_if_broken(*job);
       continue;
     }
+    watch_link(*job, domain.get());
     // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
     // would be lost. So everything is asked again and again until it is done.
     if (!take_sample(*job, domain.get())) continue;
@@ -225,6 +226,21 @@ void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
   if (chores.watch_post_copy && in_post_copy(domain) == PostCopy::Going) {
     on_post_copy(job.ticket.vm.uuid);
   }
+}
+
+/// libvirt's call may wait without end for a destination whose emulator waits for a page: only the
+/// domain's state tells then that the connection broke.
+void Outgoing::watch_link(Job& job, virDomainPtr domain) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!job.switched || job.broken || job.ended) return;
+  }
+  const bool starved = in_post_copy(domain) == PostCopy::Broken;
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed || job.broken || job.ended || job.starved == starved) return;
+  job.starved = starved;
+  job.status.phase = OutgoingPhase::PostCopying;
+  job.status.error = starved ? "the connection between the hosts broke" : "";
 }
 
 /// False when it is not being sent at this moment.
