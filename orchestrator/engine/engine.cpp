@@ -7,6 +7,7 @@
 #include "orchestrator/engine/job_output.h"
 #include "orchestrator/engine/link_meter.h"
 #include "orchestrator/engine/memory_report.h"
+#include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/migration_state.h"
@@ -29,9 +30,11 @@ class Engine::Impl {
                  {},
                  {},
                  {},
+                 {},
                  {}},
         monitor_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
+    context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
   }
   ~Impl() { context_.inbox->close(); }
 
@@ -105,6 +108,7 @@ class Engine::Impl {
       });
       if (!kept) return kept;
     }
+    if (auto held = hold_slots(*unfinished); !held) return held;
     // Entered only when all rows are marked: a task may look at others.
     for (const auto& operation : *unfinished) {
       context_.inbox->post([this, operation] { context_.adopt(operation, true); });
@@ -159,6 +163,20 @@ class Engine::Impl {
   Context context_;
 
  private:
+  /// Migrations under way have their places before any other asks for one.
+  Status hold_slots(const std::vector<Operation>& unfinished) {
+    return context_.ports.store.read([&](const store::Reader& reader) -> Status {
+      for (const auto& operation : unfinished) {
+        if (operation.kind != OperationKind::VmMigrate) continue;
+        if (operation.state == to_string(MigrationState::Planned)) continue;
+        auto migration = reader.migration(operation.id);
+        if (!migration) return migration.error();
+        context_.slots->hold(operation.id, migration->source, migration->destination);
+      }
+      return ok_status();
+    });
+  }
+
   static Status can_cancel(const Operation& operation) {
     if (operation.finished()) {
       return make_error(

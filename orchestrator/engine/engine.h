@@ -21,6 +21,7 @@
 #include "orchestrator/core/rng.h"
 #include "orchestrator/engine/requests.h"
 #include "orchestrator/policy/forecast.h"
+#include "orchestrator/policy/move_plan.h"
 #include "orchestrator/store/store.h"
 
 namespace mare::engine {
@@ -83,6 +84,7 @@ struct Settings {
   Microseconds probe_period{5000};
   Seconds forecast_timeout{5};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
+  policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
 };
 
 struct Ports {

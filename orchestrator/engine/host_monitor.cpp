@@ -142,7 +142,10 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
   if (!rows) return;
   const auto held = [&](const VmId& id) {
     return std::any_of(rows->unfinished.begin(), rows->unfinished.end(), [&](const Operation& o) {
-      return o.target == id.value && to_string(o.kind).starts_with("vm.");
+      // A migration that waits for its turn has touched nothing, and may wait for long.
+      const bool waits =
+          o.kind == OperationKind::VmMigrate && o.state == to_string(MigrationState::Planned);
+      return o.target == id.value && to_string(o.kind).starts_with("vm.") && !waits;
     });
   };
   for (const auto& vm : rows->vms) {
@@ -199,9 +202,8 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
   const bool left_over = same && !row->host && copy.copy == Copy::Paused;
-  const auto ended = query<bool>(context_.ports.store, [&](const store::Reader& r) {
-    return r.has_ended(copy.key.uuid);
-  });
+  const auto ended = query<bool>(
+      context_.ports.store, [&](const store::Reader& r) { return r.has_ended(copy.key.uuid); });
   const bool deleted = !row && ended && *ended;
   const bool must_go = true_one_runs || has_ended || left_over || deleted || (row && !same);
   if (must_go) {

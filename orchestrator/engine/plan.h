@@ -27,6 +27,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
 /// A host that can take this running VM: the wanted one, or the one that placement chooses.
 Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
                                 const std::optional<HostId>& wanted, Strategy strategy);
+/// Unfinished jobs that have ranks on a VM.
+Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm);
 /// Hosts for all VMs of a host that is to be emptied, in the order of its VMs; an error if it can't
 /// be.
 Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const HostId& host);

@@ -11,16 +11,6 @@ std::string mib(Bytes bytes) {
   return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
 }
 
-/// Jobs that have ranks on a VM.
-Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
-  auto jobs = reader.unfinished_jobs_of(vm.pool);
-  if (!jobs) return jobs.error();
-  std::erase_if(*jobs, [&](const Job& job) {
-    return std::find(job.vms.begin(), job.vms.end(), vm.id) == job.vms.end();
-  });
-  return jobs;
-}
-
 /// Is this host fit to receive a running VM?
 Status check_destination(const store::Reader& reader, const Vm& vm, const HostId& destination) {
   auto host = reader.host(destination);
@@ -60,6 +50,15 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
 }
 
 }  // namespace
+
+Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
+  auto jobs = reader.unfinished_jobs_of(vm.pool);
+  if (!jobs) return jobs.error();
+  std::erase_if(*jobs, [&](const Job& job) {
+    return std::find(job.vms.begin(), job.vms.end(), vm.id) == job.vms.end();
+  });
+  return jobs;
+}
 
 Error wrong_state(const Vm& vm, const std::string& wanted) {
   return make_error(Code::FailedPrecondition,

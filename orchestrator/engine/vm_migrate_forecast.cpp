@@ -43,8 +43,8 @@ void VmMigrate::take_up(Result<Forecast> made) {
 
 /// What goes into the transaction that reserves.
 Status VmMigrate::keep_forecast(store::Transaction& tx) {
-  if (!forecast_) return ok_status();
   if (auto done = tx.put(migration_); !done) return done;
+  if (!forecast_) return ok_status();
   return put_forecast(tx, clock(), *forecast_);
 }
 

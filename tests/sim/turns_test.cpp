@@ -1,0 +1,165 @@
+// When migrations begin: caps for hosts and links, and the queue before them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/sim/invariants.h"
+#include "tests/sim/sim_world.h"
+
+namespace mare::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Turns : public testing::Test {
+ protected:
+  void SetUp() override {
+    world.start_mared();
+    for (const char* name : {"h1", "h2", "h3"}) ASSERT_TRUE(world.add_host(name));
+    engine::PoolCreateRequest request;
+    request.id = PoolId{"demo"};
+    request.size = 5;
+    request.hosts = {HostId{"h1"}};
+    ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
+    world.on_step([this] { look(); });
+  }
+  void TearDown() override {
+    world.on_step({});
+    for (const auto& violation : world.cluster.check_invariants()) ADD_FAILURE() << violation.what;
+    invariants.check_rows();
+    for (const auto& broken : invariants.broken()) ADD_FAILURE() << broken;
+  }
+  Operation end_of(Result<Operation> accepted) {
+    EXPECT_TRUE(accepted.ok()) << (accepted ? "" : accepted.error().text());
+    return accepted ? world.wait(accepted->id, 30min) : Operation{};
+  }
+  /// Slow enough to be looked at: 192 MiB at 20 MB/s.
+  Operation move(int index, const std::string& to) {
+    engine::MigrateRequest request;
+    request.vm = VmId{"demo-" + std::to_string(index)};
+    request.destination = HostId{to};
+    request.policy.strategy = Strategy::PreCopy;
+    request.policy.bandwidth_limit = BytesPerSecond{20e6};
+    auto accepted = world.engine().submit(request);
+    EXPECT_TRUE(accepted) << (accepted ? "" : accepted.error().text());
+    return accepted ? *accepted : Operation{};
+  }
+  /// At every step: how many copies of each host and link are being sent.
+  void look() {
+    if (!world.mared_runs()) return;
+    std::map<std::string, int> hosts;
+    std::map<std::string, int> links;
+    for (const auto& operation : world.operations(true)) {
+      if (operation.kind != OperationKind::VmMigrate || operation.state == "Planned") continue;
+      Result<Migration> row = make_error(Code::Internal, "not asked");
+      (void)world.store().read([&](const store::Reader& reader) -> Status {
+        row = reader.migration(operation.id);
+        return ok_status();
+      });
+      ASSERT_TRUE(row);
+      most_at_host =
+          std::max({most_at_host, ++hosts[row->source.value], ++hosts[row->destination.value]});
+      most_on_link =
+          std::max(most_on_link, ++links[row->source.value + ">" + row->destination.value]);
+    }
+  }
+
+  SimWorld world{11};
+  Invariants invariants{world};
+  int most_at_host = 0;
+  int most_on_link = 0;
+};
+
+TEST_F(Turns, CapsHoldAndTheQueueIsServedInItsOrder) {
+  std::vector<Operation> moves;
+  for (int i = 0; i < 5; ++i) moves.push_back(move(i, i == 1 ? "h3" : "h2"));
+  world.play(5s);
+  EXPECT_EQ(world.operation(moves[0].id).state, "PreCopying");
+  EXPECT_EQ(world.operation(moves[1].id).state, "PreCopying");
+  const Operation third = world.operation(moves[2].id);
+  EXPECT_EQ(third.state, "Planned");
+  EXPECT_THAT(third.reason, StartsWith("waits for a slot: "));
+  EXPECT_THAT(third.reason, HasSubstr("'h1'"));
+  WallTime before{0};
+  for (const auto& one : {moves[0], moves[2], moves[3], moves[4]}) {
+    const Operation ended = world.wait(one.id, 30min);
+    EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+    EXPECT_THAT(ended.reason, testing::Not(HasSubstr("slot")));
+    EXPECT_GT(ended.started, before) << "all of one link, one after the other";
+    before = ended.ended;
+  }
+  EXPECT_EQ(most_at_host, 2);
+  EXPECT_EQ(most_on_link, 1);
+}
+
+TEST_F(Turns, WhatItWaitedIsNotTakenOffItsTime) {
+  const Operation first = move(0, "h2");
+  engine::MigrateRequest request;
+  request.vm = VmId{"demo-1"};
+  request.destination = HostId{"h2"};
+  request.timeout = Seconds{8};  // the first takes longer than that
+  auto second = world.engine().submit(request);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(world.wait(first.id).outcome, Outcome::Succeeded);
+  const Operation ended = world.wait(second->id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_GT(ended.ended - ended.created, std::chrono::duration_cast<WallTime>(8s));
+}
+
+TEST_F(Turns, OneThatWaitsCanBeCancelledAndTheNextTakesItsPlace) {
+  move(0, "h2");
+  const Operation second = move(1, "h2");
+  const Operation third = move(2, "h2");
+  world.play(3s);
+  ASSERT_TRUE(world.engine().cancel(second.id));
+  const Operation ended = world.wait(second.id, 1min);
+  EXPECT_EQ(ended.outcome, Outcome::Cancelled);
+  EXPECT_EQ(world.operation(third.id).state, "Planned");
+  EXPECT_EQ(world.wait(third.id).outcome, Outcome::Succeeded);
+}
+
+TEST_F(Turns, ARestartKeepsPlacesAndOrder) {
+  std::vector<Operation> moves;
+  for (int i = 0; i < 4; ++i) moves.push_back(move(i, "h2"));
+  world.play(3s);
+  world.kill_mared();
+  world.start_mared();
+  world.play(1s);
+  EXPECT_EQ(world.operation(moves[0].id).state, "PreCopying");
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(world.operation(moves.at(i).id).state, "Planned") << i;
+  WallTime before{0};
+  for (const auto& one : moves) {
+    const Operation ended = world.wait(one.id, 30min);
+    EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+    EXPECT_GT(ended.started, before);
+    before = ended.ended;
+  }
+  EXPECT_EQ(most_on_link, 1);
+}
+
+TEST_F(Turns, AVmThatDiesWhileItsMoveWaitsIsKnownToBeGone) {
+  move(0, "h2");
+  const Operation second = move(1, "h2");
+  world.play(2s);
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-1"}));
+  const Operation ended = world.wait(second.id, 30s);
+  EXPECT_EQ(ended.outcome, Outcome::Failed);
+  EXPECT_THAT(ended.reason, HasSubstr("failed"));
+  EXPECT_EQ(end_of(world.engine().submit(engine::VmStartRequest{VmId{"demo-1"}, {}})).outcome,
+            Outcome::Succeeded);
+}
+
+TEST_F(Turns, ADeletedPoolDoesNotWaitForTheQueue) {
+  for (int i = 0; i < 5; ++i) move(i, "h2");
+  world.play(2s);
+  const Operation gone = end_of(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}}));
+  EXPECT_EQ(gone.outcome, Outcome::Succeeded) << gone.reason;
+  EXPECT_TRUE(world.vms().empty());
+}
+
+}  // namespace
+}  // namespace mare::test
