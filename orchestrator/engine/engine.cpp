@@ -7,6 +7,7 @@
 #include "orchestrator/engine/job_output.h"
 #include "orchestrator/engine/link_meter.h"
 #include "orchestrator/engine/memory_report.h"
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/task.h"
@@ -83,6 +84,20 @@ class Engine::Impl {
       }
       out->admin = HostAdmin::Active;
       return put_host(tx, context_.ports.clock, *out);
+    });
+    if (!done) return done.error();
+    context_.changed();
+    return out;
+  }
+
+  Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change) {
+    Result<Pool> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      out = tx.pool(id);
+      if (!out) return out.error();
+      out->move_policy = changed(out->move_policy, change);
+      if (auto good = check(out->move_policy); !good) return good;
+      return put_pool(tx, context_.ports.clock, *out, "pool.changed");
     });
     if (!done) return done.error();
     context_.changed();
@@ -262,6 +277,9 @@ Result<Operation> Engine::cancel(const OperationId& id) {
 }
 Result<Host> Engine::activate(const HostId& id) {
   return impl_->activate(id);
+}
+Result<Pool> Engine::set_move_policy(const PoolId& id, const PolicyChange& change) {
+  return impl_->set_move_policy(id, change);
 }
 Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
   auto kept = keep_report(impl_->context_, migration, report);

@@ -128,6 +128,8 @@ class Engine {
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.
   Result<Host> activate(const HostId& id);
+  /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
+  Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 
   /// Keeps what a client measured of a migration that has ended, for the forecasts to come.
   Result<Forecast> report(const OperationId& migration, const MigrationReport& report);

@@ -60,6 +60,9 @@ MovePolicy move_policy_from(const std::string& text) {
 }
 
 Status check(const MovePolicy& policy) {
+  if (policy.priority == Priority::Manual && !policy.strategy) {
+    return field_error("priority", "'manual' leaves the choice to you", "name a strategy");
+  }
   if (policy.bandwidth_limit && policy.bandwidth_limit->value < kLeastBandwidth) {
     return field_error("bandwidth_limit_bytes_per_s",
                        "a bandwidth limit under 1 MiB/s can't be set",

@@ -139,8 +139,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
         "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",
         "give 1 to 86400");
   }
-  if (auto good = check(request.policy); !good) return good.error();
-  const Sending sending = sending_for(request.policy);
+  auto pool = tx.pool(vm->pool);
+  if (!pool) return pool.error();
+  const MovePolicy policy = changed(pool->move_policy, request.policy);
+  if (auto good = check(policy); !good) return good.error();
+  const Sending sending = sending_for(policy);
   // Who holds the VM is the better answer than what state that holder has put it into.
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
@@ -155,9 +158,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   draft.kind = OperationKind::VmMigrate;
   draft.target = request.vm.value;
   draft.parent = parent;
-  draft.request = text_of(request.policy, request.force);
+  draft.request = text_of(policy, request.force);
   // What is to be done at the policy's own limit takes time as well.
-  const Seconds longest = request.timeout + request.policy.time_limit.value_or(Seconds{0});
+  const Seconds longest = request.timeout + policy.time_limit.value_or(Seconds{0});
   draft.deadline = context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(longest);
   auto accepted = insert_operation(tx, context.ports.clock, draft);  // Conflict if it is held
   if (!accepted) return accepted.error();
@@ -167,8 +170,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   migration.vm = vm->id;
   migration.source = *vm->host;
   migration.destination = *destination;
-  migration.bandwidth_limit = request.policy.bandwidth_limit;
-  migration.downtime_limit = request.policy.downtime_limit;
+  migration.bandwidth_limit = policy.bandwidth_limit;
+  migration.downtime_limit = policy.downtime_limit;
   migration.sending = sending;
   migration.memory_total = vm->memory;
   migration.remaining = vm->memory;

@@ -44,6 +44,7 @@ struct Pool {
   std::string token;          // shared by the pool's guests; never shown by the API
   std::vector<HostId> hosts;  // placement limited to these; empty: all
   WallTime created{0};
+  MovePolicy move_policy = {};  // of its VMs, unless a migration states something else
 };
 
 struct Vm {

@@ -115,6 +115,21 @@ struct MovePolicy {
   LimitAction at_limit = LimitAction::Cancel;
 };
 
+/// Some fields of a policy; those that it does not state stay as they are. An optional in an
+/// optional: that field is stated, and it may be stated to be none.
+struct PolicyChange {
+  std::optional<Priority> priority;
+  std::optional<std::optional<Strategy>> strategy;
+  std::optional<std::optional<BytesPerSecond>> bandwidth_limit;
+  std::optional<std::optional<Milliseconds>> downtime_limit;
+  std::optional<std::optional<Seconds>> time_limit;
+  std::optional<LimitAction> at_limit;
+};
+/// States every field, as a policy has it that nobody stated.
+PolicyChange default_policy();
+/// A stated strategy makes the priority Manual; another priority drops the strategy.
+MovePolicy changed(MovePolicy policy, const PolicyChange& change);
+
 /// What came of a move that was forecast.
 struct ForecastOutcome {
   Strategy strategy = Strategy::PreCopy;  // that was taken

@@ -132,13 +132,14 @@ Pool read_pool(Statement& row) {
   pool.token = row.text();
   pool.hosts = ids_from<HostId>(row.text());
   pool.created = WallTime{row.integer()};
+  pool.move_policy = policy_from(row.text());
   return pool;
 }
 
 void bind_row(Statement& to, const Pool& pool) {
   to.bind(pool.id.value).bind(pool.image).bind(pool.image_version).bind(pool.size);
   to.bind(signed_of(pool.memory)).bind(pool.vcpus).bind(pool.token);
-  to.bind(list_of(pool.hosts)).bind(pool.created.count());
+  to.bind(list_of(pool.hosts)).bind(pool.created.count()).bind(policy_text(pool.move_policy));
 }
 
 Vm read_vm(Statement& row) {

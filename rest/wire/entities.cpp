@@ -1,5 +1,6 @@
 #include "rest/wire/entities.h"
 
+#include "rest/wire/forecasts.h"
 #include "rest/wire/time.h"
 
 namespace mare::wire {
@@ -99,6 +100,7 @@ Json to_json(const Pool& pool) {
               {"memory_mib", mib_json(pool.memory)},
               {"vcpus", pool.vcpus},
               {"hosts", ids(pool.hosts)},
+              {"move_policy", to_json(pool.move_policy)},
               {"created", time_json(pool.created)}};
 }
 

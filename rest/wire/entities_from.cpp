@@ -1,4 +1,5 @@
 #include "rest/wire/entities.h"
+#include "rest/wire/policies.h"
 #include "rest/wire/reader.h"
 #include "rest/wire/time.h"
 
@@ -162,6 +163,13 @@ Result<Pool> pool_from(const Json& json) {
   from.get("vcpus", out.vcpus);
   from.get("hosts", out.hosts);
   from.get("created", out.created);
+  if (const Json* policy = from.reader().object("move_policy", false)) {
+    // Read as a request is, but for what a newer server adds.
+    PolicyChange change;
+    ObjectReader members(*policy, "/move_policy", Strictness::Lenient, faults);
+    read(members, change);
+    out.move_policy = changed({}, change);
+  }
   return done(std::move(out), faults, "pool");
 }
 

@@ -48,6 +48,20 @@ class Turns : public testing::Test {
     EXPECT_TRUE(accepted) << (accepted ? "" : accepted.error().text());
     return accepted ? *accepted : Operation{};
   }
+  Migration migration(const OperationId& id) {
+    Result<Migration> row = make_error(Code::Internal, "not asked");
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      row = reader.migration(id);
+      return ok_status();
+    });
+    EXPECT_TRUE(row) << id.value;
+    return row ? *row : Migration{};
+  }
+  Migration moved(const engine::MigrateRequest& request) {
+    const Operation ended = end_of(world.engine().submit(request));
+    EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+    return migration(ended.id);
+  }
   /// At every step: how many copies of each host and link are being sent.
   void look() {
     if (!world.mared_runs()) return;
@@ -55,16 +69,11 @@ class Turns : public testing::Test {
     std::map<std::string, int> links;
     for (const auto& operation : world.operations(true)) {
       if (operation.kind != OperationKind::VmMigrate || operation.state == "Planned") continue;
-      Result<Migration> row = make_error(Code::Internal, "not asked");
-      (void)world.store().read([&](const store::Reader& reader) -> Status {
-        row = reader.migration(operation.id);
-        return ok_status();
-      });
-      ASSERT_TRUE(row);
+      const Migration row = migration(operation.id);
       most_at_host =
-          std::max({most_at_host, ++hosts[row->source.value], ++hosts[row->destination.value]});
+          std::max({most_at_host, ++hosts[row.source.value], ++hosts[row.destination.value]});
       most_on_link =
-          std::max(most_on_link, ++links[row->source.value + ">" + row->destination.value]);
+          std::max(most_on_link, ++links[row.source.value + ">" + row.destination.value]);
     }
   }
 
@@ -120,6 +129,33 @@ TEST_F(Turns, OneThatWaitsCanBeCancelledAndTheNextTakesItsPlace) {
   EXPECT_EQ(ended.outcome, Outcome::Cancelled);
   EXPECT_EQ(world.operation(third.id).state, "Planned");
   EXPECT_EQ(world.wait(third.id).outcome, Outcome::Succeeded);
+}
+
+TEST_F(Turns, APoolsPolicyHoldsUnlessTheMoveStatesSomethingElse) {
+  PolicyChange change;
+  change.strategy = Strategy::StopAndCopy;
+  change.bandwidth_limit = BytesPerSecond{50e6};
+  const auto pool = world.engine().set_move_policy(PoolId{"demo"}, change);
+  ASSERT_TRUE(pool) << pool.error().text();
+  engine::MigrateRequest request;
+  request.vm = VmId{"demo-0"};
+  const Migration as_pool = moved(request);
+  EXPECT_EQ(as_pool.sending.strategy, Strategy::StopAndCopy);
+  EXPECT_EQ(as_pool.bandwidth_limit, BytesPerSecond{50e6});
+  request.policy.strategy = Strategy::PreCopy;
+  const Migration other = moved(request);
+  EXPECT_EQ(other.sending.strategy, Strategy::PreCopy);
+  EXPECT_EQ(other.bandwidth_limit, BytesPerSecond{50e6}) << "field by field";
+  EXPECT_EQ(end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}})).outcome,
+            Outcome::Succeeded);
+  for (const auto& operation : world.operations()) {
+    if (operation.kind != OperationKind::VmMigrate || operation.id == other.id) continue;
+    EXPECT_EQ(migration(operation.id).sending.strategy, Strategy::StopAndCopy) << operation.target;
+  }
+  PolicyChange wrong;
+  wrong.time_limit = Seconds{0};
+  EXPECT_EQ(world.engine().set_move_policy(PoolId{"demo"}, wrong).error().field, "time_limit_s");
+  EXPECT_EQ(world.engine().set_move_policy(PoolId{"nope"}, {}).error().code, Code::NotFound);
 }
 
 TEST_F(Turns, ARestartKeepsPlacesAndOrder) {

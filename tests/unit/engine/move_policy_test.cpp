@@ -65,6 +65,9 @@ TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {
   policy.strategy = Strategy::CheckpointRestart;
   EXPECT_EQ(check(policy).error().field, "strategy");
   policy = {};
+  policy.priority = Priority::Manual;
+  EXPECT_EQ(check(policy).error().field, "priority");
+  policy = {};
   policy.strategy = Strategy::Compressed;
   EXPECT_TRUE(check(policy).ok());
   policy.at_limit = LimitAction::PostCopy;

@@ -66,6 +66,9 @@ class StoreTest : public testing::Test {
     pool.token = "secret";
     pool.hosts = {HostId{"h1"}, HostId{"h2"}};
     pool.created = WallTime{13};
+    pool.move_policy.strategy = Strategy::Hybrid;
+    pool.move_policy.priority = Priority::Manual;
+    pool.move_policy.downtime_limit = Milliseconds{120};
     return pool;
   }
   static Vm full_vm(int index) {
@@ -153,6 +156,10 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->token, "secret");
     EXPECT_EQ(pool->vcpus, 3);
     EXPECT_EQ(pool->image_version, "abc");
+    EXPECT_EQ(pool->move_policy.strategy, Strategy::Hybrid);
+    EXPECT_EQ(pool->move_policy.priority, Priority::Manual);
+    EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
+    EXPECT_FALSE(pool->move_policy.time_limit);
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);
     EXPECT_EQ(vm->mac, full_vm(0).mac);
