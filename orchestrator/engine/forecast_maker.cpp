@@ -4,6 +4,7 @@
 
 #include "orchestrator/engine/link_meter.h"
 #include "orchestrator/engine/past_moves.h"
+#include "orchestrator/policy/dirty_curve.h"
 
 namespace mare::engine {
 namespace {
@@ -37,6 +38,9 @@ bool has(const HostFacts& facts, Strategy strategy) {
   return std::find(facts.strategies.begin(), facts.strategies.end(), strategy) !=
          facts.strategies.end();
 }
+
+/// So long after its beginning a trough is not over, as a cycle of the log lasts 64 s.
+constexpr WallTime kTroughIsFresh = std::chrono::seconds{30};
 
 /// All ranks of an MPI program wait for the one that stands still, unless it is known better.
 constexpr double kUsualTightness = 1;
@@ -133,9 +137,27 @@ std::string ForecastMaker::missing() const {
 
 void ForecastMaker::gathered() {
   if (!then_ || !source_ || !destination_ || !link_) return;
+  take_trough();
   auto all = input();
   if (!all) return give_up(all.error());
   compute(std::move(*all));
+}
+
+void ForecastMaker::take_trough() {
+  if (!question_.trough_within) return;
+  // By the clock of the host that stamped the cycles.
+  const WallTime now = profile_->taken;
+  const auto deadline = now + std::chrono::duration_cast<WallTime>(*question_.trough_within);
+  const auto trough = policy::next_trough(profile_->cycles, now - kTroughIsFresh, deadline);
+  if (!trough) {
+    moment_ = " No trough of its writing is known.";
+    return;
+  }
+  profile_->cycles = policy::cycles_of(profile_->cycles, *trough);
+  const auto until = std::chrono::duration_cast<std::chrono::seconds>(trough->at - now).count();
+  moment_ = until <= 0
+                ? " It is in a trough of its writing."
+                : " The next trough of its writing begins in " + std::to_string(until) + " s.";
 }
 
 std::vector<policy::Offer> ForecastMaker::offers() const {
@@ -201,7 +223,7 @@ void ForecastMaker::compute(policy::ForecastInput input) {
         out.sending = verdict.sending;
         out.sending.allow_post_copy =
             input.policy.time_limit && input.policy.at_limit == LimitAction::PostCopy;
-        out.reason = verdict.reason;
+        out.reason = verdict.reason + self->moment_;
         inbox->post([self, out] {
           if (!self->then_) return;
           Forecast made = out;

@@ -15,6 +15,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
   if (!pool) return pool.error();
   const MovePolicy policy = changed(pool->move_policy, request.policy);
   if (auto good = check(policy); !good) return good.error();
+  if (auto good = check(request.timing); !good) return good.error();
   // Its own noun lets it run beside a job, but a VM that is on its way tells nothing.
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
@@ -29,7 +30,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
   auto destination = find_destination(tx, *vm, request.destination,
                                       policy.strategy.value_or(Strategy::StopAndCopy));
   if (!destination) return destination.error();
-  nlohmann::json text = nlohmann::json::parse(text_of(policy));
+  nlohmann::json text = nlohmann::json::parse(text_of(policy, false, request.timing));
   text["destination"] = destination->value;
   Operation draft;
   draft.kind = OperationKind::ForecastMake;

@@ -143,6 +143,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   if (!pool) return pool.error();
   const MovePolicy policy = changed(pool->move_policy, request.policy);
   if (auto good = check(policy); !good) return good.error();
+  if (auto good = check(request.timing); !good) return good.error();
   const Sending sending = sending_for(policy);
   // Who holds the VM is the better answer than what state that holder has put it into.
   auto holder = tx.unfinished("vm", request.vm.value);
@@ -158,7 +159,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   draft.kind = OperationKind::VmMigrate;
   draft.target = request.vm.value;
   draft.parent = parent;
-  draft.request = text_of(policy, request.force);
+  draft.request = text_of(policy, request.force, request.timing);
   // What is to be done at the policy's own limit takes time as well.
   const Seconds longest = request.timeout + policy.time_limit.value_or(Seconds{0});
   draft.deadline = context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(longest);

@@ -49,12 +49,14 @@ struct MigrateRequest {
   PolicyChange policy;                // against the pool's
   Seconds timeout{600};               // then it is cancelled and the VM stays at the source
   bool force = false;                 // also when the forecast says that it had better not move
+  Timing timing;
 };
 /// What a migration would cost.
 struct ForecastRequest {
   VmId vm;
   std::optional<HostId> destination;  // none: placement decides
   PolicyChange policy;                // against the pool's
+  Timing timing;                      // a trough: what it would cost then
 };
 /// What a drain would cost.
 struct DrainForecastRequest {

@@ -77,10 +77,11 @@ bool Task::commit(std::string_view event, std::string_view to, const std::string
   return write(std::move(updated), event, detail, also);
 }
 
-bool Task::wait_because(std::string_view event, const std::string& reason, const Also& also) {
+bool Task::wait_because(std::string_view event, const std::string& reason,
+                        const std::string& detail, const Also& also) {
   Operation updated = operation_;
   updated.reason = reason;
-  return write(std::move(updated), event, reason, also);
+  return write(std::move(updated), event, detail, also);
 }
 
 bool Task::finish(std::string_view event, std::string_view to, Outcome outcome,

@@ -43,7 +43,8 @@ class Task : public std::enable_shared_from_this<Task> {
               const Also& also = {});
   /// Commits, without a transition, why it does not go on yet; "" when it does. Shown as its
   /// reason.
-  bool wait_because(std::string_view event, const std::string& reason, const Also& also = {});
+  bool wait_because(std::string_view event, const std::string& reason, const std::string& detail,
+                    const Also& also = {});
   /// Commits the last transition. The task is gone afterwards.
   bool finish(std::string_view event, std::string_view to, Outcome outcome,
               const std::string& reason, const std::string& error_code = {}, const Also& also = {});

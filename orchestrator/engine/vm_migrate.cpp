@@ -11,7 +11,7 @@ void VmMigrate::enter(bool recovered) {
   if (!load()) return again();
   switch (state()) {
     case State::Planned:
-      return take_turn();
+      return choose_moment();
     case State::Reserved:
       return prepare();
     case State::PreCopying:

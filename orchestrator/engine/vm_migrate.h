@@ -41,6 +41,10 @@ class VmMigrate final : public Task {
   Result<MigrationTicket> ticket();
 
   // Up to the sending: nothing was sent, so a restart just goes on.
+  void choose_moment();
+  void plan_moment(const Result<MemoryProfile>& profile);
+  void await_moment();
+  bool may_wait();
   void take_turn();
   void forecast_first();
   void take_up(Result<Forecast> made);

@@ -11,8 +11,9 @@ namespace mare::engine {
 void VmMigrate::forecast_first() {
   if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
   if (vm_.state != VmState::Running || !vm_.host) return reserve();  // which says what is wrong
-  ForecastMaker::make(context_, {operation().id, vm_, migration_.destination, policy_, {}},
-                      guarded<Result<Forecast>>([this](Result<Forecast> made) {
+  ForecastQuestion question{operation().id, vm_, migration_.destination, policy_};
+  if (timing_from(operation().request).moment == Moment::Trough) question.trough_within.emplace(0);
+  ForecastMaker::make(context_, question, guarded<Result<Forecast>>([this](Result<Forecast> made) {
                         // Some seconds may have passed.
                         if (!load()) return again();
                         take_up(std::move(made));

@@ -144,6 +144,7 @@ struct Migration {
   int announcements = 0;                       // frames sent
   WallTime switched{0};                        // when the destination's copy ran
   std::vector<JobId> jobs;                     // running on the VM at the time
+  WallTime planned{0};                         // when it was to begin; 0: at once
 };
 
 /// Anything worth telling, in order; `/events` streams these.

@@ -30,6 +30,10 @@ constexpr std::array kLimitActionNames{
     Name<LimitAction>{LimitAction::StopAndCopy, "stop-and-copy"},
     Name<LimitAction>{LimitAction::PostCopy, "post-copy"},
 };
+constexpr std::array kMomentNames{
+    Name<Moment>{Moment::Now, "now"},
+    Name<Moment>{Moment::Trough, "trough"},
+};
 static_assert(kStrategyNames.size() == kStrategies);
 
 template <typename Table, typename T>
@@ -68,6 +72,13 @@ std::string_view to_string(LimitAction action) {
 }
 std::optional<LimitAction> limit_action_from(std::string_view text) {
   return value_of(kLimitActionNames, text);
+}
+
+std::string_view to_string(Moment moment) {
+  return name_of(kMomentNames, moment);
+}
+std::optional<Moment> moment_from(std::string_view text) {
+  return value_of(kMomentNames, text);
 }
 
 PolicyChange default_policy() {

@@ -130,6 +130,15 @@ PolicyChange default_policy();
 /// A stated strategy makes the priority Manual; another priority drops the strategy.
 MovePolicy changed(MovePolicy policy, const PolicyChange& change);
 
+/// When a move begins.
+enum class Moment : std::uint8_t { Now, Trough };
+std::string_view to_string(Moment moment);  // "now", "trough"
+std::optional<Moment> moment_from(std::string_view text);
+struct Timing {
+  Moment moment = Moment::Now;
+  Seconds within{600};  // Trough: no later than this after it was asked for
+};
+
 /// What came of a move that was forecast.
 struct ForecastOutcome {
   Strategy strategy = Strategy::PreCopy;  // that was taken

@@ -56,6 +56,7 @@ class DirtyCurve {
 struct Trough {
   WallTime at{0};
   Seconds period{0};  // the writing repeats after it
+  Seconds lasts{0};   // one cycle of the log: it is not known more exactly
   double bytes = 0;   // written in a window of kTroughWindow then
   double usual = 0;   // and at the median
 };
@@ -66,5 +67,7 @@ inline constexpr double kTroughWindow = 5;  // s of wall time: as the log is rea
 /// `deadline`. None: too short a history, no period, or no trough below 7/10 of the usual.
 std::optional<Trough> next_trough(const std::vector<DirtyCycle>& cycles, WallTime now,
                                   WallTime deadline);
+/// Those cycles that began as far into their period as the trough does: how the VM writes then.
+std::vector<DirtyCycle> cycles_of(const std::vector<DirtyCycle>& cycles, const Trough& trough);
 
 }  // namespace mare::policy

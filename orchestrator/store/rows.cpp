@@ -256,6 +256,7 @@ Migration read_migration(Statement& row) {
   migration.switched = WallTime{row.integer()};
   migration.jobs = ids_from<JobId>(row.text());
   migration.sending = sending_from(row.text());
+  migration.planned = WallTime{row.integer()};
   return migration;
 }
 
@@ -278,7 +279,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(count_of(migration.downtime_guest)).bind(count_of(migration.downtime_peers));
   to.bind(count_of(migration.announce_delay)).bind(migration.announcements);
   to.bind(migration.switched.count()).bind(list_of(migration.jobs));
-  to.bind(sending_text(migration.sending));
+  to.bind(sending_text(migration.sending)).bind(migration.planned.count());
 }
 
 }  // namespace mare::store

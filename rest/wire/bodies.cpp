@@ -54,6 +54,20 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
+void read_timing(ObjectReader& from, Timing& timing) {
+  auto name = from.text("moment", false, {1, 64});
+  const auto within = from.number("within_s", false, {1, 86'400});
+  if (within) timing.within = Seconds{*within};
+  if (name) {
+    const auto moment = moment_from(*name);
+    if (!moment) from.fault("moment", "'" + *name + "' is no moment; give one of now, trough");
+    timing.moment = moment.value_or(timing.moment);
+  }
+  if (within && timing.moment == Moment::Now) {
+    from.fault("within_s", "bounds the wait for a moment; give 'moment': 'trough' with it");
+  }
+}
+
 }  // namespace
 
 Json to_json(const HostBody& body) {
@@ -132,6 +146,10 @@ Json to_json(const MigrationBody& body) {
   if (body.destination) out["destination"] = body.destination->value;
   out["timeout_s"] = body.timeout.count();
   out["force"] = body.force;
+  if (body.timing.moment != Moment::Now) {
+    out["moment"] = to_string(body.timing.moment);
+    out["within_s"] = body.timing.within.count();
+  }
   return out;
 }
 
@@ -139,6 +157,7 @@ void read(const Json& json, MigrationBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   if (auto host = from.text("destination", false, {1, 64})) body.destination = HostId{*host};
   read(from, body.policy);
+  read_timing(from, body.timing);
   if (auto limit = from.number("timeout_s", false, {1, 86'400})) body.timeout = Seconds{*limit};
   body.force = from.flag("force", false).value_or(body.force);
   from.finish();

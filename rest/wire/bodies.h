@@ -42,6 +42,7 @@ struct MigrationBody {
   PolicyChange policy;
   Seconds timeout{600};
   bool force = false;
+  Timing timing;
 };
 struct ReportBody {
   double added_job_time_s = 0;

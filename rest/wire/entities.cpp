@@ -196,6 +196,7 @@ Json to_json(const MigrationRecord& record) {
       {"announcements", m.announcements},
       {"jobs", ids(m.jobs)},
       {"created", time_json(status.created)},
+      {"planned", time_json(m.planned)},
       {"started", time_json(status.started)},
       {"switched", time_json(m.switched)},
       {"ended", time_json(status.ended)}};

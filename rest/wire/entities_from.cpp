@@ -291,6 +291,7 @@ Result<MigrationRecord> migration_from(const Json& json) {
   }
   from.get_ms("announce_delay_ms", m.announce_delay);
   from.get("announcements", m.announcements);
+  from.get("planned", m.planned);
   from.get("switched", m.switched);
   from.get("jobs", m.jobs);
   out.status = migration_status_from(from, json);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tests/sim/invariants.h"
@@ -156,6 +157,113 @@ TEST_F(Turns, APoolsPolicyHoldsUnlessTheMoveStatesSomethingElse) {
   wrong.time_limit = Seconds{0};
   EXPECT_EQ(world.engine().set_move_policy(PoolId{"demo"}, wrong).error().field, "time_limit_s");
   EXPECT_EQ(world.engine().set_move_policy(PoolId{"nope"}, {}).error().code, Code::NotFound);
+}
+
+/// Alone on its host, and writing in phases: three cycles of much, one of little.
+class Moments : public Turns {
+ protected:
+  void SetUp() override {
+    Turns::SetUp();
+    const double up = world.cluster.guest_progress(vm)->count();
+    // To where a cycle of the log begins.
+    world.play(std::chrono::duration_cast<std::chrono::nanoseconds>(
+        Seconds{kCycle * (1 + std::floor(up / kCycle)) - up + 0.1}));
+    for (int i = 0; i < 12; ++i) one_cycle();
+  }
+  void one_cycle() {
+    const bool quiet = ++cycles % 4 == 0;
+    ASSERT_TRUE(world.cluster.set_dirtying(vm, quiet ? 1e6 : 40e6, mebibytes(quiet ? 2 : 100)));
+    world.play(64s);
+  }
+  engine::MigrateRequest in_trough(double within) const {
+    engine::MigrateRequest request;
+    request.vm = vm;
+    request.timing = {Moment::Trough, Seconds{within}};
+    return request;
+  }
+  std::string history(const OperationId& id) {
+    std::string out;
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      const auto lines = reader.history(id);
+      EXPECT_TRUE(lines);
+      for (const auto& line : *lines) out += line.detail + "\n";
+      return ok_status();
+    });
+    return out;
+  }
+  static constexpr double kCycle = 64;
+  const VmId vm{"demo-0"};
+  int cycles = 0;
+};
+
+TEST_F(Moments, AMoveWaitsForTheNextTrough) {
+  const auto accepted = world.engine().submit(in_trough(900));
+  ASSERT_TRUE(accepted);
+  world.play(5s);
+  const Operation waits = world.operation(accepted->id);
+  EXPECT_EQ(waits.state, "Planned");
+  EXPECT_THAT(waits.reason, StartsWith("waits for a trough of its writing at "));
+  const WallTime planned = migration(accepted->id).planned;
+  const auto wait = std::chrono::duration<double>(planned - accepted->created).count();
+  EXPECT_NEAR(wait, 3 * kCycle, 3) << "after three cycles of much";
+  world.kill_mared();
+  world.start_mared();
+  world.play(59s);
+  one_cycle();
+  one_cycle();
+  EXPECT_EQ(world.operation(accepted->id).state, "Planned");
+  EXPECT_EQ(migration(accepted->id).planned, planned) << "a restart does not choose anew";
+  cycles = 15;
+  one_cycle();
+  const Operation ended = world.wait(accepted->id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_GE(ended.started, planned);
+  EXPECT_LT(ended.started - planned, std::chrono::duration_cast<WallTime>(10s));
+  Result<Forecast> kept = make_error(Code::Internal, "not asked");
+  (void)world.store().read([&](const store::Reader& reader) -> Status {
+    kept = reader.forecast(accepted->id);
+    return ok_status();
+  });
+  ASSERT_TRUE(kept);
+  EXPECT_THAT(kept->reason, HasSubstr("in a trough of its writing"));
+  for (const auto& cycle : kept->profile.cycles) {
+    if (cycle.points.empty()) continue;
+    EXPECT_LE(cycle.points.back().unique, mebibytes(2)) << "a cycle of another phase";
+  }
+}
+
+TEST_F(Moments, NeverLaterThanItsDeadline) {
+  const auto accepted = world.engine().submit(in_trough(100));
+  ASSERT_TRUE(accepted);
+  const Operation ended = world.wait(accepted->id);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_LT(ended.started - ended.created, std::chrono::duration_cast<WallTime>(15s));
+  EXPECT_THAT(history(ended.id), HasSubstr("begins at once: no trough of its writing is known"));
+}
+
+TEST_F(Moments, WithoutAPeriodItBeginsAtOnce) {
+  engine::MigrateRequest request = in_trough(900);
+  request.vm = VmId{"demo-1"};  // which always writes the same
+  const Operation ended = end_of(world.engine().submit(request));
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_LT(ended.started - ended.created, std::chrono::duration_cast<WallTime>(15s));
+}
+
+TEST_F(Moments, ACancelEndsTheWaiting) {
+  const auto accepted = world.engine().submit(in_trough(900));
+  ASSERT_TRUE(accepted);
+  world.play(20s);
+  ASSERT_TRUE(world.engine().cancel(accepted->id));
+  EXPECT_EQ(world.wait(accepted->id, 30s).outcome, Outcome::Cancelled);
+}
+
+TEST_F(Moments, ADryRunTellsOfTheTrough) {
+  engine::ForecastRequest request{vm, {}, {}, {Moment::Trough, Seconds{900}}};
+  const Operation ended = end_of(world.engine().submit(request));
+  ASSERT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_THAT(ended.reason, HasSubstr("The next trough of its writing begins in 19"));
+  request.timing.within = Seconds{0};
+  EXPECT_EQ(world.engine().submit(request).error().field, "within_s");
 }
 
 TEST_F(Turns, ARestartKeepsPlacesAndOrder) {

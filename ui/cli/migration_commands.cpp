@@ -17,6 +17,8 @@ struct MigrateOptions {
   std::string destination;
   PolicyOptions policy;
   std::string timeout;
+  std::string moment;
+  std::string within;
   bool dry_run = false;
   bool force = false;
 };
@@ -26,6 +28,8 @@ int migrate(Session& session, const MigrateOptions& options) {
   if (!options.destination.empty()) body.destination = HostId{options.destination};
   body.policy = policy_change(options.policy);
   if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
+  if (!options.moment.empty()) body.timing.moment = *moment_from(options.moment);
+  if (!options.within.empty()) body.timing.within = duration_of(options.within);
   body.force = options.force;
   const std::string path = api({"vms", options.vm, "migrations"});
   auto operation =
@@ -79,6 +83,15 @@ void add_migration_commands(CLI::App& app, Action& action) {
   move->add_option("--timeout", options->timeout,
                    "mared cancels it then, and the VM stays where it was (default 10m)")
       ->check(check_duration)
+      ->type_name("TIME");
+  CLI::Option* moment =
+      move->add_option("--moment", options->moment,
+                       "now (default), or trough: when it is going to write least")
+          ->check(CLI::IsMember(std::vector<std::string>{"now", "trough"}))
+          ->type_name("WHEN");
+  move->add_option("--within", options->within, "Wait for a trough no longer than this (10m)")
+      ->check(check_duration)
+      ->needs(moment)
       ->type_name("TIME");
   move->add_flag("--dry-run", options->dry_run,
                  "Only forecast what every strategy would cost; nothing moves");

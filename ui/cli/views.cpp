@@ -211,6 +211,7 @@ Columns migration_columns(WallTime now) {
           {"FRAMES", plain("announcements"), Shown::Alone},
           {"JOBS", list("jobs"), Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
+          {"PLANNED", moment("planned"), Shown::Alone},
           {"SWITCHED", moment("switched"), Shown::Alone},
           {"ENDED", moment("ended"), Shown::Alone},
           {"REASON", plain("reason"), Shown::Wide}};

@@ -22,6 +22,14 @@ TEST(MovePolicy, EveryFieldIsKept) {
   EXPECT_EQ(back.at_limit, policy.at_limit);
 }
 
+TEST(MovePolicy, TheMomentIsKeptBesideIt) {
+  const auto back = timing_from(text_of({}, true, {Moment::Trough, Seconds{75}}));
+  EXPECT_EQ(back.moment, Moment::Trough);
+  EXPECT_EQ(back.within, Seconds{75});
+  EXPECT_EQ(timing_from(text_of({})).moment, Moment::Now);
+  EXPECT_EQ(timing_from("force").moment, Moment::Now);
+}
+
 /// Operations of an earlier version kept nothing.
 TEST(MovePolicy, WhatIsMissingIsTheDefault) {
   for (const char* text :

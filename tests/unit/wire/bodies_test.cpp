@@ -143,6 +143,16 @@ TEST(MigrationBody, BadInput) {
       UnorderedElementsAre("/strategy", "/at_limit", "/time_limit_s"));
 }
 
+TEST(MigrationBody, AMomentHasItsDeadline) {
+  EXPECT_EQ(good<MigrationBody>("{}").timing.moment, Moment::Now);
+  const auto trough = good<MigrationBody>(R"({"moment":"trough","within_s":90})");
+  EXPECT_EQ(trough.timing.moment, Moment::Trough);
+  EXPECT_EQ(good<MigrationBody>(to_text(to_json(trough))).timing.within, Seconds{90});
+  EXPECT_THAT(bad<MigrationBody>(R"({"moment":"full moon"})"), ElementsAre("/moment"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"within_s":90})"), ElementsAre("/within_s"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"moment":"trough","within_s":0})"), ElementsAre("/within_s"));
+}
+
 TEST(MigrationBody, WhatIsNoWordIsAFault) {
   const auto chosen = good<MigrationBody>(R"({"priority":"least-traffic"})");
   EXPECT_EQ(chosen.policy.priority, Priority::LeastTraffic);

@@ -30,10 +30,11 @@ _mare() {
       words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy none"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
+    --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
-    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit"
@@ -63,8 +64,8 @@ _mare() {
     job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
     job:list) words="--pool --state" ;;
-    migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout $policy" ;;
-    migrate:*) words="--to --dry-run --force --timeout $policy" ;;
+    migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
+    migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;
     migration:list) words="--vm" ;;
     explain:) words=$(_mare_names migration) ;;
     forecast:) words="list show accuracy" ;;
