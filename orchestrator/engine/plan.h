@@ -21,7 +21,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
 Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastRequest& request,
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context,
-                       const DrainForecastRequest& request);
+                       const DrainForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
 
 /// A host that can take this running VM: the wanted one, or the one that placement chooses.

@@ -41,12 +41,14 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
 }
 
 Result<Operation> plan(store::Transaction& tx, Context& context,
-                       const DrainForecastRequest& request) {
+                       const DrainForecastRequest& request,
+                       const std::optional<OperationId>& parent) {
   auto places = find_destinations(tx, request.id);
   if (!places) return places.error();
   Operation draft;
   draft.kind = OperationKind::PlanDrain;
   draft.target = request.id.value;
+  draft.parent = parent;
   return insert_operation(tx, context.ports.clock, draft);
 }
 

@@ -266,6 +266,76 @@ TEST_F(Moments, ADryRunTellsOfTheTrough) {
   EXPECT_EQ(world.engine().submit(request).error().field, "within_s");
 }
 
+TEST_F(Turns, ADrainFollowsThePlanThatADryRunShows) {
+  // A job whose two ranks are to stall together.
+  engine::JobSubmitRequest job;
+  job.pool = PoolId{"demo"};
+  job.command = {"solver", "--sim-work=4000"};
+  job.ranks = 2;
+  ASSERT_TRUE(world.engine().submit(job));
+  world.play(10s);
+  const Operation dry = end_of(world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}}));
+  ASSERT_EQ(dry.outcome, Outcome::Succeeded) << dry.reason;
+  ASSERT_THAT(dry.reason, HasSubstr("5 VMs would move in "));
+  const Operation drained = end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}}));
+  ASSERT_EQ(drained.outcome, Outcome::Succeeded) << drained.reason;
+  EXPECT_EQ(drained.reason, "5 migrations");
+  // Who moved with whom, and in which order: as the sentence of the dry run says.
+  std::vector<Operation> moves;
+  for (const auto& one : world.operations()) {
+    if (one.kind == OperationKind::VmMigrate) moves.push_back(one);
+  }
+  ASSERT_EQ(moves.size(), 5U);
+  std::sort(moves.begin(), moves.end(),
+            [](const Operation& a, const Operation& b) { return a.created < b.created; });
+  std::string done;
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const bool together = i > 0 && moves[i].created < moves[i - 1].ended;
+    done += i == 0 ? "" : together ? " with " : ", then ";
+    done += moves[i].target;
+  }
+  EXPECT_THAT(dry.reason, testing::EndsWith(": " + done));
+  EXPECT_THAT(done,
+              testing::AnyOf(HasSubstr("demo-0 with demo-1"), HasSubstr("demo-1 with demo-0")));
+  EXPECT_EQ(most_at_host, 2);
+  EXPECT_EQ(most_on_link, 1);
+}
+
+TEST_F(Turns, ADrainGoesOnByItsPlanAfterARestart) {
+  const auto accepted = world.engine().submit(engine::HostDrainRequest{HostId{"h1"}});
+  ASSERT_TRUE(accepted);
+  ASSERT_TRUE(world.play_while_not(
+      [&] {
+        const auto all = world.operations();
+        return std::count_if(all.begin(), all.end(), [](const Operation& one) {
+                 return one.kind == OperationKind::VmMigrate && one.finished();
+               }) >= 1;
+      },
+      5min));
+  world.kill_mared();
+  world.start_mared();
+  const Operation ended = world.wait(accepted->id, 30min);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  const auto all = world.operations();
+  EXPECT_EQ(
+      std::count_if(all.begin(), all.end(),
+                    [](const Operation& one) { return one.kind == OperationKind::PlanDrain; }),
+      1)
+      << "it was planned once";
+  EXPECT_EQ(most_on_link, 1);
+}
+
+TEST_F(Turns, AVmThatHadBetterNotMoveStopsADrainBeforeItBegins) {
+  PolicyChange change;
+  change.downtime_limit = Milliseconds{1};  // no strategy can promise that
+  ASSERT_TRUE(world.engine().set_move_policy(PoolId{"demo"}, change));
+  const Operation ended = end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}}));
+  EXPECT_EQ(ended.outcome, Outcome::Failed);
+  EXPECT_THAT(ended.reason, HasSubstr("Do not move"));
+  for (const auto& vm : world.vms()) EXPECT_EQ(vm.host, HostId{"h1"});
+  for (const auto& host : world.hosts()) EXPECT_EQ(host.admin, HostAdmin::Active);
+}
+
 TEST_F(Turns, ARestartKeepsPlacesAndOrder) {
   std::vector<Operation> moves;
   for (int i = 0; i < 4; ++i) moves.push_back(move(i, "h2"));
