@@ -61,6 +61,7 @@ struct HostFacts {
   std::string dirty_log;             // "pagemap-scan", ...; "" if it has none, and then:
   std::string dirty_log_why;
   std::string agent_version;
+  bool migration_tls = false;  // pages are encrypted on their way; both ends must agree
 };
 
 /// How far the source is with sending one VM.

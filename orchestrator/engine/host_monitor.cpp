@@ -112,6 +112,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           row->strategies = facts->strategies;
           row->dirty_log = facts->dirty_log;
           row->dirty_log_why = facts->dirty_log_why;
+          row->migration_tls = facts->migration_tls;
           row->last_seen = context_.ports.clock.wall_now();
           (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
         });

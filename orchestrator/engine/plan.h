@@ -40,6 +40,10 @@ Result<std::vector<policy::Room>> rooms_now(const store::Reader& reader,
                                             const std::vector<HostId>& allowed,
                                             const std::optional<HostId>& except);
 
+/// The hosts that encrypt migrations as this one does, itself among them: only they can take its
+/// VMs.
+Result<std::vector<HostId>> encrypting_alike(const store::Reader& reader, const Host& source);
+
 /// 1 to 32 of a-z, 0-9 and '-', beginning with a letter: it becomes a host name, a file name and a
 /// URL.
 Status check_name(const std::string& field, const std::string& name);

@@ -11,6 +11,20 @@ std::string mib(Bytes bytes) {
   return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
 }
 
+/// A VM that runs nowhere is sent by nobody.
+Status check_encryption(const store::Reader& reader, const Vm& vm, const Host& destination) {
+  if (!vm.host) return ok_status();
+  auto source = reader.host(*vm.host);
+  if (!source) return source.error();
+  if (source->migration_tls == destination.migration_tls) return ok_status();
+  const Host& with = source->migration_tls ? *source : destination;
+  const Host& without = source->migration_tls ? destination : *source;
+  return make_error(
+      Code::FailedPrecondition,
+      "host '" + with.id.value + "' encrypts migrations, host '" + without.id.value + "' does not",
+      "start both agents with --migration-tls, or both without");
+}
+
 /// Is this host fit to receive a running VM?
 Status check_destination(const store::Reader& reader, const Vm& vm, const HostId& destination) {
   auto host = reader.host(destination);
@@ -36,6 +50,7 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
                       "host '" + destination.value + "' is " + std::string(to_string(host->admin)),
                       "take it into use with 'mare host activate " + destination.value + "'");
   }
+  if (auto alike = check_encryption(reader, vm, *host); !alike) return alike;
   auto rooms = rooms_now(reader, {destination}, {});
   if (!rooms) return rooms.error();
   const Bytes need = vm.memory + host->vm_overhead;
@@ -79,7 +94,9 @@ Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
   }
   std::optional<HostId> destination = wanted;
   if (!destination) {
-    auto rooms = rooms_now(reader, {}, vm.host);
+    auto alike = encrypting_alike(reader, *source);
+    if (!alike) return alike.error();
+    auto rooms = rooms_now(reader, *alike, vm.host);
     if (!rooms) return rooms.error();
     auto chosen = policy::place(*rooms, vm.memory);
     if (!chosen) return chosen.error();

@@ -32,6 +32,7 @@ struct Host {
   std::vector<Strategy> strategies = {};  // that it can take part in, as either end
   std::string dirty_log = {};             // how it watches the memory of VMs; "" if it can't
   std::string dirty_log_why = {};         // and then why not
+  bool migration_tls = false;             // it sends and takes encrypted pages only
 };
 
 struct Pool {

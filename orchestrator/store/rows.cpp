@@ -110,6 +110,7 @@ Host read_host(Statement& row) {
   host.strategies = strategies_from(row.text());
   host.dirty_log = row.text();
   host.dirty_log_why = row.text();
+  host.migration_tls = row.flag();
   return host;
 }
 
@@ -119,6 +120,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(host.cpus).bind(signed_of(host.vm_overhead)).bind(host.hypervisor);
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
+  to.bind(host.migration_tls);
 }
 
 Pool read_pool(Statement& row) {

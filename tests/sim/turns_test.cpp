@@ -336,6 +336,30 @@ TEST_F(Turns, AVmThatHadBetterNotMoveStopsADrainBeforeItBegins) {
   for (const auto& host : world.hosts()) EXPECT_EQ(host.admin, HostAdmin::Active);
 }
 
+TEST_F(Turns, HostsThatDoNotEncryptAlikeExchangeNoVms) {
+  sim::HostModel secret;
+  secret.migration_tls = true;
+  ASSERT_TRUE(world.add_host("h4", secret));
+  engine::MigrateRequest request;
+  request.vm = VmId{"demo-0"};
+  request.destination = HostId{"h4"};
+  const auto refused = world.engine().submit(request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::FailedPrecondition);
+  EXPECT_THAT(refused.error().message, HasSubstr("'h4' encrypts migrations, host 'h1' does not"));
+  // Nor does placement choose it, though it is the emptiest.
+  request.destination.reset();
+  EXPECT_NE(moved(request).destination, HostId{"h4"});
+  EXPECT_EQ(end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}})).outcome,
+            Outcome::Succeeded);
+  for (const auto& vm : world.vms()) EXPECT_NE(vm.host, HostId{"h4"});
+  // A VM that runs nowhere is sent by nobody.
+  end_of(world.engine().submit(engine::VmStopRequest{VmId{"demo-0"}, true}));
+  EXPECT_EQ(
+      end_of(world.engine().submit(engine::VmStartRequest{VmId{"demo-0"}, HostId{"h4"}})).outcome,
+      Outcome::Succeeded);
+}
+
 TEST_F(Turns, ARestartKeepsPlacesAndOrder) {
   std::vector<Operation> moves;
   for (int i = 0; i < 4; ++i) moves.push_back(move(i, "h2"));

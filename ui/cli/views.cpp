@@ -101,6 +101,8 @@ Columns host_columns(WallTime now) {
          return log.empty() && !why.empty() ? "none: " + why : log;
        },
        Shown::Alone},
+      {"TLS", [](const Json& o) { return std::string(flag(o, "migration_tls") ? "yes" : "no"); },
+       Shown::Alone},
       {"ADDRESS", plain("address"), Shown::Wide},
       {"HYPERVISOR", plain("hypervisor"), Shown::Wide},
       {"OVERHEAD", mib("vm_overhead_mib"), Shown::Alone},

@@ -51,6 +51,7 @@ class StoreTest : public testing::Test {
     host.strategies = {Strategy::PreCopy, Strategy::StopAndCopy};
     host.dirty_log = "pagemap-scan";
     host.dirty_log_why = "x";
+    host.migration_tls = true;
     host.added = WallTime{11};
     host.last_seen = WallTime{12};
     return host;
@@ -122,6 +123,7 @@ TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
     EXPECT_EQ(row->strategies, host.strategies);
     EXPECT_EQ(row->dirty_log, host.dirty_log);
     EXPECT_EQ(row->dirty_log_why, host.dirty_log_why);
+    EXPECT_TRUE(row->migration_tls);
     EXPECT_EQ(row->added, host.added);
     EXPECT_EQ(row->last_seen, host.last_seen);
     return ok_status();
