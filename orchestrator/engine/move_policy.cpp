@@ -33,6 +33,7 @@ std::string text_of(const MovePolicy& policy, bool force, const Timing& timing) 
   if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  if (policy.drop_page_cache) out["drop_page_cache"] = true;
   if (force) out["force"] = true;
   if (timing.moment != Moment::Now) {
     out["moment"] = to_string(timing.moment);
@@ -69,6 +70,7 @@ MovePolicy move_policy_from(const std::string& text) {
     out.downtime_limit = Milliseconds{*limit};
   }
   if (auto limit = number<double>(from, "time_limit_s")) out.time_limit = Seconds{*limit};
+  out.drop_page_cache = from.value("drop_page_cache", json(false)) == json(true);
   return out;
 }
 

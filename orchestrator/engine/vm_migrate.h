@@ -46,6 +46,7 @@ class VmMigrate final : public Task {
   void await_moment();
   bool may_wait();
   void take_turn();
+  void empty_cache();
   void forecast_first();
   void take_up(Result<Forecast> made);
   Status keep_forecast(store::Transaction& tx);

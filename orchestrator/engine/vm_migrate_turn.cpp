@@ -6,6 +6,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/vm_migrate.h"
 #include "orchestrator/policy/dirty_curve.h"
 
@@ -25,6 +26,9 @@ std::string trough_words(const policy::Trough& trough, WallTime at) {
                 trough.usual / 1e6, trough.period.count());
   return text.data();
 }
+
+// The guest's own limit, and time for the answer.
+constexpr auto kCacheWithin = std::chrono::seconds{6};
 
 }  // namespace
 
@@ -99,7 +103,7 @@ void VmMigrate::take_turn() {
       set_deadline(clock().wall_now() + (operation().deadline - operation().created));
       if (!wait_because("Turn", "", "")) return;
     }
-    return forecast_first();
+    return empty_cache();
   }
   const std::string reason = std::string(kForSlot) + full;
   const bool said = operation().reason.starts_with(kForSlot);
@@ -110,6 +114,27 @@ void VmMigrate::take_turn() {
   };
   context_.slots->on_turn(operation().id, later(look_again));
   after(kLookEvery, look_again);
+}
+
+/// Before the forecast, so that it counts what is left. A guest that does not is moved all the
+/// same.
+void VmMigrate::empty_cache() {
+  if (!policy_.drop_page_cache || vm_.state != VmState::Running) return forecast_first();
+  const auto go_on = [this, over = std::make_shared<bool>(false)](const Result<Bytes>& freed) {
+    if (std::exchange(*over, true)) return;
+    const std::string words =
+        freed ? "the guest gave back " + std::to_string(freed->count >> 20U) + " MiB of page cache"
+              : "the guest's page cache stays: " + freed.error().text();
+    if (wait_because("DropCache", "", words)) forecast_first();
+  };
+  auto guest = find_guest(store(), vm_);
+  if (!guest) return go_on(guest.error());
+  after(kCacheWithin,
+        [go_on] { go_on(make_error(Code::Unavailable, "the guest did not answer in time")); });
+  call<Result<Bytes>>(
+      "guest/" + vm_.id.value,
+      [&guests = context_.ports.guests, guest = *guest] { return guests.drop_cache(guest); },
+      go_on);
 }
 
 }  // namespace mare::engine

@@ -90,6 +90,7 @@ PolicyChange default_policy() {
   out.downtime_limit.emplace();
   out.time_limit.emplace();
   out.at_limit = usual.at_limit;
+  out.drop_page_cache = usual.drop_page_cache;
   return out;
 }
 
@@ -109,6 +110,7 @@ MovePolicy changed(MovePolicy policy, const PolicyChange& change) {
   if (change.downtime_limit) policy.downtime_limit = *change.downtime_limit;
   if (change.time_limit) policy.time_limit = *change.time_limit;
   if (change.at_limit) policy.at_limit = *change.at_limit;
+  if (change.drop_page_cache) policy.drop_page_cache = *change.drop_page_cache;
   return policy;
 }
 

@@ -113,6 +113,7 @@ struct MovePolicy {
   std::optional<Milliseconds> downtime_limit;
   std::optional<Seconds> time_limit;
   LimitAction at_limit = LimitAction::Cancel;
+  bool drop_page_cache = false;  // the guest gives it back before the move
 };
 
 /// Some fields of a policy; those that it does not state stay as they are. An optional in an
@@ -124,6 +125,7 @@ struct PolicyChange {
   std::optional<std::optional<Milliseconds>> downtime_limit;
   std::optional<std::optional<Seconds>> time_limit;
   std::optional<LimitAction> at_limit;
+  std::optional<bool> drop_page_cache;
 };
 /// States every field, as a policy has it that nobody stated.
 PolicyChange default_policy();

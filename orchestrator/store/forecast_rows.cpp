@@ -185,6 +185,7 @@ std::string policy_text(const MovePolicy& policy) {
   if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  if (policy.drop_page_cache) out["drop_page_cache"] = true;
   return out.dump();
 }
 
@@ -203,6 +204,7 @@ MovePolicy policy_from(const std::string& text) {
   if (from.contains("time_limit_s")) {
     out.time_limit = Seconds{number_or(from, "time_limit_s", 0.0)};
   }
+  out.drop_page_cache = flag_or(from, "drop_page_cache", false);
   return out;
 }
 

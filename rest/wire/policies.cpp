@@ -70,6 +70,7 @@ Json to_json(const PolicyChange& change) {
       [](Milliseconds limit) { return limit.count(); });
   put(out, "time_limit_s", change.time_limit, [](Seconds limit) { return limit.count(); });
   if (change.at_limit) out["at_limit"] = to_string(*change.at_limit);
+  if (change.drop_page_cache) out["drop_page_cache"] = *change.drop_page_cache;
   return out;
 }
 
@@ -78,6 +79,8 @@ void read(ObjectReader& from, PolicyChange& change) {
   read_strategy(from, change);
   read_limits(from, change);
   read_action(from, change);
+  if (from.null("drop_page_cache")) change.drop_page_cache = MovePolicy{}.drop_page_cache;
+  if (auto drop = from.flag("drop_page_cache", false)) change.drop_page_cache = *drop;
 }
 
 void read(const Json& json, const std::string& pointer, PolicyChange& change, Faults& faults) {

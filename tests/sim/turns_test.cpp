@@ -63,6 +63,16 @@ class Turns : public testing::Test {
     EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
     return migration(ended.id);
   }
+  std::string history(const OperationId& id) {
+    std::string out;
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      const auto lines = reader.history(id);
+      EXPECT_TRUE(lines);
+      for (const auto& line : *lines) out += line.detail + "\n";
+      return ok_status();
+    });
+    return out;
+  }
   /// At every step: how many copies of each host and link are being sent.
   void look() {
     if (!world.mared_runs()) return;
@@ -180,16 +190,6 @@ class Moments : public Turns {
     request.vm = vm;
     request.timing = {Moment::Trough, Seconds{within}};
     return request;
-  }
-  std::string history(const OperationId& id) {
-    std::string out;
-    (void)world.store().read([&](const store::Reader& reader) -> Status {
-      const auto lines = reader.history(id);
-      EXPECT_TRUE(lines);
-      for (const auto& line : *lines) out += line.detail + "\n";
-      return ok_status();
-    });
-    return out;
   }
   static constexpr double kCycle = 64;
   const VmId vm{"demo-0"};
@@ -358,6 +358,25 @@ TEST_F(Turns, HostsThatDoNotEncryptAlikeExchangeNoVms) {
   EXPECT_EQ(
       end_of(world.engine().submit(engine::VmStartRequest{VmId{"demo-0"}, HostId{"h4"}})).outcome,
       Outcome::Succeeded);
+}
+
+TEST_F(Turns, AGuestIsAskedForItsPageCacheAndMovesAlsoWithoutAnAnswer) {
+  engine::MigrateRequest request;
+  request.vm = VmId{"demo-0"};
+  request.policy.drop_page_cache = true;
+  EXPECT_THAT(history(moved(request).id), HasSubstr("the guest gave back 0 MiB of page cache"));
+  sim::FaultModel deaf;
+  deaf.guest_unanswered = 1;
+  world.cluster.set_faults(deaf);
+  const auto accepted = world.engine().submit(request);
+  ASSERT_TRUE(accepted);
+  EXPECT_TRUE(world.play_while_not(
+      [&] { return world.operation(accepted->id).state == "PreCopying"; }, 20s));
+  EXPECT_THAT(history(accepted->id), HasSubstr("the guest's page cache stays: "));
+  world.cluster.set_faults({});
+  EXPECT_EQ(world.wait(accepted->id).outcome, Outcome::Succeeded);
+  request.policy.drop_page_cache.reset();
+  EXPECT_THAT(history(moved(request).id), testing::Not(HasSubstr("page cache")));
 }
 
 TEST_F(Turns, ARestartKeepsPlacesAndOrder) {

@@ -61,6 +61,11 @@ void add_policy_options(CLI::App& command, PolicyOptions& options) {
                   "the destination at once)")
       ->check(CLI::IsMember(std::vector<std::string>{"cancel", "stop-and-copy", "post-copy"}))
       ->type_name("ACTION");
+  command
+      .add_option("--drop-page-cache", options.drop_page_cache,
+                  "yes: the guest gives its page cache back before the move (default no)")
+      ->check(CLI::IsMember(std::vector<std::string>{"yes", "no"}))
+      ->type_name("YES");
 }
 
 PolicyChange policy_change(const PolicyOptions& options, PolicyChange base) {
@@ -71,6 +76,7 @@ PolicyChange policy_change(const PolicyOptions& options, PolicyChange base) {
   state(base.downtime_limit, options.downtime, duration_of);
   state(base.time_limit, options.time_limit,
         [](const std::string& text) { return Seconds{duration_of(text)}; });
+  if (!options.drop_page_cache.empty()) base.drop_page_cache = options.drop_page_cache == "yes";
   if (!options.at_limit.empty()) base.at_limit = limit_action_from(options.at_limit);
   return base;
 }

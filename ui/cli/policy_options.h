@@ -16,6 +16,7 @@ struct PolicyOptions {
   std::string downtime;
   std::string time_limit;
   std::string at_limit;
+  std::string drop_page_cache;
 };
 
 /// `options` must live as long as the command.

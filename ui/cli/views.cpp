@@ -78,6 +78,7 @@ std::string policy_words(const Json& pool) {
   if (const auto limit = number(policy, "time_limit_s")) {
     out += ", within " + human_ms(*limit * 1000) + " or " + text(policy, "at_limit");
   }
+  if (flag(policy, "drop_page_cache")) out += ", without page cache";
   return out;
 }
 

@@ -251,7 +251,8 @@ class Policies(CommandTest):
                          {"strategy": None, "downtime_limit_ms": None})
         self.assertEqual(self.policy("--reset", "--at-limit", "post-copy"), {
             "priority": "least-stall", "strategy": None, "bandwidth_limit_bytes_per_s": None,
-            "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy"})
+            "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy", "drop_page_cache": False})
+        self.assertEqual(self.policy("--drop-page-cache", "yes"), {"drop_page_cache": True})
         self.mare("pool", "set-policy", "demo", "--bandwidth", "much", code=2)
 
     def test_it_is_shown_in_words(self) -> None:

@@ -13,6 +13,7 @@ TEST(MovePolicy, EveryFieldIsKept) {
   policy.downtime_limit = Milliseconds{250};
   policy.time_limit = Seconds{7.5};
   policy.at_limit = LimitAction::StopAndCopy;
+  policy.drop_page_cache = true;
   const auto back = move_policy_from(text_of(policy));
   EXPECT_EQ(back.priority, policy.priority);
   EXPECT_EQ(back.strategy, policy.strategy);
@@ -20,6 +21,7 @@ TEST(MovePolicy, EveryFieldIsKept) {
   EXPECT_EQ(back.downtime_limit, policy.downtime_limit);
   EXPECT_EQ(back.time_limit, policy.time_limit);
   EXPECT_EQ(back.at_limit, policy.at_limit);
+  EXPECT_TRUE(back.drop_page_cache);
 }
 
 TEST(MovePolicy, TheMomentIsKeptBesideIt) {

@@ -6,8 +6,13 @@ namespace mare {
 namespace {
 
 MovePolicy full() {
-  return {Priority::Manual, Strategy::Throttled, BytesPerSecond{1e7},
-          Milliseconds{50}, Seconds{9},          LimitAction::StopAndCopy};
+  return {Priority::Manual,
+          Strategy::Throttled,
+          BytesPerSecond{1e7},
+          Milliseconds{50},
+          Seconds{9},
+          LimitAction::StopAndCopy,
+          true};
 }
 
 TEST(PolicyChange, NothingStatedChangesNothing) {
@@ -18,6 +23,7 @@ TEST(PolicyChange, NothingStatedChangesNothing) {
   EXPECT_EQ(after.downtime_limit, full().downtime_limit);
   EXPECT_EQ(after.time_limit, full().time_limit);
   EXPECT_EQ(after.at_limit, full().at_limit);
+  EXPECT_TRUE(after.drop_page_cache);
 }
 
 TEST(PolicyChange, TheDefaultStatesEverything) {
@@ -25,6 +31,7 @@ TEST(PolicyChange, TheDefaultStatesEverything) {
   EXPECT_EQ(after.priority, Priority::LeastStall);
   EXPECT_FALSE(after.strategy || after.bandwidth_limit || after.downtime_limit || after.time_limit);
   EXPECT_EQ(after.at_limit, LimitAction::Cancel);
+  EXPECT_FALSE(after.drop_page_cache);
 }
 
 TEST(PolicyChange, FieldByField) {

@@ -70,6 +70,7 @@ class StoreTest : public testing::Test {
     pool.move_policy.strategy = Strategy::Hybrid;
     pool.move_policy.priority = Priority::Manual;
     pool.move_policy.downtime_limit = Milliseconds{120};
+    pool.move_policy.drop_page_cache = true;
     return pool;
   }
   static Vm full_vm(int index) {
@@ -162,6 +163,7 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->move_policy.priority, Priority::Manual);
     EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
     EXPECT_FALSE(pool->move_policy.time_limit);
+    EXPECT_TRUE(pool->move_policy.drop_page_cache);
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);
     EXPECT_EQ(vm->mac, full_vm(0).mac);

@@ -112,6 +112,7 @@ TEST(MigrationBody, RoundTripAndDefaults) {
   body.policy.downtime_limit = Milliseconds{300};
   body.policy.time_limit.emplace();  // none, whatever the pool says
   body.policy.at_limit = LimitAction::PostCopy;
+  body.policy.drop_page_cache = true;
   const auto back = good<MigrationBody>(to_text(to_json(body)));
   EXPECT_EQ(back.destination, body.destination);
   EXPECT_EQ(back.policy.priority, body.policy.priority);
@@ -121,6 +122,7 @@ TEST(MigrationBody, RoundTripAndDefaults) {
   ASSERT_TRUE(back.policy.time_limit);
   EXPECT_FALSE(*back.policy.time_limit);
   EXPECT_EQ(back.policy.at_limit, body.policy.at_limit);
+  EXPECT_EQ(back.policy.drop_page_cache, true);
   EXPECT_EQ(back.timeout, body.timeout);
   EXPECT_TRUE(back.force);
   const auto least = good<MigrationBody>("{}");

@@ -30,6 +30,7 @@ _mare() {
       words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy none"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
+    --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
     --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --topics)
@@ -37,7 +38,7 @@ _mare() {
     --url|--timeout|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
-  local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit"
+  local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
     :) words="host pool vm job migrate explain forecast migration operation events lab image version" ;;
