@@ -25,11 +25,11 @@ struct PoolBody {
   Bytes memory = mebibytes(192);
   int vcpus = 1;
   std::vector<HostId> hosts;
-  PolicyChange move_policy;
+  PolicyChange move_policy = {};
 };
 /// RFC 7396: what is absent stays, a null in it is the default.
 struct PoolPatchBody {
-  PolicyChange move_policy;
+  PolicyChange move_policy = {};
 };
 struct VmStartBody {
   std::optional<HostId> host;
@@ -42,7 +42,7 @@ struct MigrationBody {
   PolicyChange policy;
   Seconds timeout{600};
   bool force = false;
-  Timing timing;
+  Timing timing = {};
 };
 struct ReportBody {
   double added_job_time_s = 0;

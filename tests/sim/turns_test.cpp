@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "tests/sim/invariants.h"
 #include "tests/sim/sim_world.h"
@@ -199,6 +200,7 @@ class Moments : public Turns {
 TEST_F(Moments, AMoveWaitsForTheNextTrough) {
   const auto accepted = world.engine().submit(in_trough(900));
   ASSERT_TRUE(accepted);
+  ASSERT_TRUE(world.cluster.set_dirtying(vm, 40e6, mebibytes(100)));
   world.play(5s);
   const Operation waits = world.operation(accepted->id);
   EXPECT_EQ(waits.state, "Planned");
@@ -286,8 +288,10 @@ TEST_F(Turns, ADrainFollowsThePlanThatADryRunShows) {
     if (one.kind == OperationKind::VmMigrate) moves.push_back(one);
   }
   ASSERT_EQ(moves.size(), 5U);
-  std::sort(moves.begin(), moves.end(),
-            [](const Operation& a, const Operation& b) { return a.created < b.created; });
+  std::sort(moves.begin(), moves.end(), [](const Operation& a, const Operation& b) {
+    return std::tuple{a.created, a.id.value.size(), a.id.value} <
+           std::tuple{b.created, b.id.value.size(), b.id.value};
+  });
   std::string done;
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const bool together = i > 0 && moves[i].created < moves[i - 1].ended;
