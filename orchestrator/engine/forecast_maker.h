@@ -36,6 +36,7 @@ class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {
 
   void begin();
   void ask_source();
+  void ask_memory(const std::shared_ptr<Driver>& driver);
   void ask_destination();
   void ask_link();
   void gathered();

@@ -15,6 +15,7 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
+  double start_s = 0.70;        // before the migration: the destination's emulator starts
   double set_up_s = 0.10;       // before the first page
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused

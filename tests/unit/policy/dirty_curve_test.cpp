@@ -84,10 +84,32 @@ TEST(DirtyCurve, TakesTheMedianOfItsCycles) {
   const auto times = [](double factor) {
     return cycle(1, [factor](double p) { return factor * p * kMega; });
   };
-  const MemoryProfile seen = profile({times(1), times(1.1), times(9)});
+  const MemoryProfile seen = profile({times(1), times(9), times(1.1)});
   EXPECT_NEAR(DirtyCurve::from(seen).bytes(10), 11 * kMega, 1);
   EXPECT_LT(DirtyCurve::from(seen, Band::Low).bytes(10), 11 * kMega);
   EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(10), 11 * kMega);
+}
+
+TEST(DirtyCurve, ForgetsAPhaseThatIsOverButNotOneThatComesBack) {
+  const auto times = [](double factor) {
+    return cycle(1, [factor](double p) { return factor * p * kMega; });
+  };
+  const auto at_10 = [](std::vector<DirtyCycle> cycles) {
+    return DirtyCurve::from(profile(std::move(cycles))).bytes(10);
+  };
+  EXPECT_NEAR(at_10({times(9), times(9), times(1)}), 10 * kMega, 1) << "its set-up is over";
+  EXPECT_NEAR(at_10({times(1), times(1), times(9)}), 90 * kMega, 1) << "work has begun";
+  EXPECT_NEAR(at_10({times(1), times(9), times(1), times(9), times(9)}), 90 * kMega, 1);
+  EXPECT_NEAR(at_10({times(9), times(1), times(9), times(1), times(1)}), 10 * kMega, 1);
+}
+
+TEST(DirtyCurve, GoesOnByTheCyclesThatWereNotCutShort) {
+  const auto line = [](double p) { return p * kMega; };
+  DirtyCycle cut = cycle(1, line);
+  while (cut.points.back().wall > std::chrono::seconds{1}) cut.points.pop_back();
+  const auto curve = DirtyCurve::from(profile({cycle(1, line), cut, cut, cut}));
+  EXPECT_NEAR(curve.bytes(1), 1 * kMega, 1);
+  EXPECT_NEAR(curve.bytes(30), 30 * kMega, 1e3);
 }
 
 TEST(DirtyCurve, ASingleCycleHasAStatedSpread) {
