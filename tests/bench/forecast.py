@@ -16,7 +16,8 @@ from typing import Any
 
 from caps import Caps
 from lib.cluster import Cluster, Json
-from workloads import WORKLOADS, Mare, Running, Workload, summary
+from lib.waiting import wait_until
+from workloads import WORKLOADS, Mare, Running, Workload, report, summary
 
 POOL = "forecast"
 MEMORY_MIB = 192
@@ -26,9 +27,8 @@ PAGE = 4096
 LOAD_LIMIT = 6.0
 #: Of a core, for each guest: four of them leave the movers half of a machine with two cores.
 VCPU_SHARE = 0.25
-#: A scheduler moves a VM that has worked for a while: so long it is watched before its first move, and between two.
-WATCHED_FIRST_S = 12.0
-WATCHED_BETWEEN_S = 7.0
+#: A scheduler moves a VM that has been where it is for a while: so long it is watched before each move.
+WATCHED_S = 5.0
 #: What one move may take before it is given up; a strategy that does not converge shows so by this.
 TIME_LIMIT_S = 60
 QUANTITIES = {"total_time_s": "time", "sent_bytes": "bytes", "downtime_s": "downtime", "added_job_time_s": "added"}
@@ -57,15 +57,23 @@ def forecast_for(cluster: Cluster, operation: str, strategy: str) -> Json:
     return {**next(one for one in forecast["strategies"] if one["strategy"] == strategy), "whole": forecast}
 
 
+def watched_s(cluster: Cluster, vm: str, since: float) -> float:
+    """For how long its memory was looked at in one go since then."""
+    cycles = [cycle for cycle in cluster.get(f"vms/{vm}/memory")["cycles"]
+              if cycle["points"] and (report.parse_time(cycle["began"]) or 0) > since - 0.5]
+    return max((float(cycle["points"][-1]["wall_us"]) / 1e6 for cycle in cycles), default=0.0)
+
+
 def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> dict[str, Any]:
-    time.sleep(WATCHED_BETWEEN_S)
     cluster.lab("rate", rate)
     vm = running.vms[-1]
+    wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
     begun = os.getloadavg()[0]
     operation = cluster.submit("POST", f"vms/{vm}/migrations", {
         "destination": cluster.another_host(source), "strategy": strategy, "time_limit_s": TIME_LIMIT_S})
     ended = cluster.ended(operation["id"])
+    running.settled = time.time()
     migration = cluster.get(f"migrations/{operation['id']}")
     predicted = forecast_for(cluster, operation["id"], strategy)
     row: dict[str, Any] = {
@@ -177,7 +185,6 @@ def all_moves(cluster: Cluster, options: argparse.Namespace) -> list[dict[str, A
             cluster.lab("rate", "1gbit")
             cluster.ensure_pool(POOL, max(one.ranks for one in WORKLOADS), memory_mib=MEMORY_MIB)
             running = Running(cluster, mare, POOL, load)
-            time.sleep(WATCHED_FIRST_S - WATCHED_BETWEEN_S)
         rows.append(one_move(cluster, running, rate, strategy))
         tell(number + 1, len(moves), rows[-1])
     if running:
@@ -212,7 +219,8 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     downtime_ms = downtime["p95"] * 1000 if downtime["count"] else None
     return {
         "setup": {"seed": options.seed, "memory_mib": MEMORY_MIB, "rates": RATES, "time_limit_s": TIME_LIMIT_S,
-                  "load_limit": LOAD_LIMIT, "watched_first_s": WATCHED_FIRST_S, "watched_between_s": WATCHED_BETWEEN_S, "workloads": [one.name for one in WORKLOADS]},
+                  "load_limit": LOAD_LIMIT, "watched_s": WATCHED_S,
+                  "workloads": [one.name for one in WORKLOADS]},
         "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
