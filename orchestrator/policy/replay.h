@@ -28,6 +28,10 @@ struct HypervisorCosts {
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
   double compress_cpus = 2;         // channels beyond them add nothing
+  // After each look the channels of multifd begin with empty socket buffers, which take this much
+  // each at once; QEMU takes that for bandwidth, measured over that time.
+  double channel_burst_bytes = 1.5e6;
+  double bandwidth_window_s = 0.1;
   double throttle_sync_s = 5;       // auto-converge looks at the log at least so often
   double throttle_period_s = 1;     // and counts at most so often
   double throttle_trigger = 0.5;    // dirtied over sent
