@@ -79,6 +79,7 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> di
     row: dict[str, Any] = {
         "workload": running.workload.name, "rate": rate, "strategy": strategy, "operation": operation["id"],
         "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"],
+        "forecast": {name: predicted[name] for name in QUANTITIES}, "job": running.id,
         "load": max(begun, os.getloadavg()[0])}
     if ended["outcome"] != "succeeded":
         return row
@@ -88,7 +89,6 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> di
     # As the MPI side will tell it: the next forecasts learn from it.
     if measured["added_job_time_s"] is not None:
         cluster.api("POST", f"migrations/{operation['id']}:report", {"added_job_time_s": measured["added_job_time_s"]})
-    row["forecast"] = {name: predicted[name] for name in QUANTITIES}
     row["rounds"] = len(migration["rounds"])
     row["inputs"] = inputs_of(predicted["whole"], migration)
     return row
@@ -189,7 +189,18 @@ def all_moves(cluster: Cluster, options: argparse.Namespace) -> list[dict[str, A
         tell(number + 1, len(moves), rows[-1])
     if running:
         running.end()
+    for row in rows:
+        job = cluster.get(f"jobs/{row['job']}")
+        row["job_s"] = (report.parse_time(job["ended"]) or 0) - (report.parse_time(job["started"]) or 0)
     return rows
+
+
+def is_wrong(row: dict[str, Any]) -> bool:
+    """Whether the verdict "it ends by itself, in time" or its opposite was wrong; one that left it open was not."""
+    time_s = row["forecast"]["total_time_s"]
+    if row["converges"] and time_s["low"] <= TIME_LIMIT_S <= time_s["high"]:
+        return False
+    return bool(row["converges"] and time_s["value"] <= TIME_LIMIT_S) != (row["ended"] == "succeeded")
 
 
 def tell(number: int, count: int, row: dict[str, Any]) -> None:
@@ -205,8 +216,9 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
     done = [row for row in quiet if "measured" in row]
     errors, covered = errors_of(done)
-    wrong = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled")
-             and row["converges"] != (row["ended"] == "succeeded")]
+    wrong = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled") and is_wrong(row)]
+    added = summary([(row["forecast"]["added_job_time_s"]["value"] - row["measured"]["added_job_time_s"]) / row["job_s"]
+                     for row in done if row["measured"]["added_job_time_s"] is not None])
     baselines = baselines_of(done)
     coverage = sum(covered) / len(covered) if covered else 0.0
     time_error, bytes_error, downtime = summary(errors["time"]), summary(errors["bytes"]), summary(errors["downtime"])
@@ -224,7 +236,8 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
         "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
-                    "coverage": coverage, "convergence_wrong": len(wrong), "rows": rows},
+                    "coverage": coverage, "added_share_of_job": added,
+                    "convergence_wrong": len(wrong), "wrong": [row["operation"] for row in wrong], "rows": rows},
         "baselines": baselines,
         "limits": {rate: {"value": GOODPUT[rate], "unit": "bytes/s", "arithmetic": "1448 of 1514 bytes of a frame"}
                    for rate in RATES},
@@ -234,6 +247,7 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
             "bytes_error_median": bar(bytes_error.get("median"), 0.03, "ratio"),
             "bytes_error_p95": bar(bytes_error.get("p95"), 0.08, "ratio"),
             "downtime_error_p95_ms": bar(downtime_ms, 25, "ms"),
+            "added_time_error": bar(added.get("p95"), 0.01, "share of the job's length"),
             "interval_coverage": bar(coverage, 0.93, "ratio", at_least=True),
             "convergence_wrong": bar(len(wrong), 0, "count"),
             "liu_ratio": bar(ratio, 3, "ratio", at_least=True),
