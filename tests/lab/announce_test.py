@@ -207,7 +207,7 @@ class AnnounceTest(unittest.TestCase):
         """A migration to `watch`, under the eyes of a peer and of tshark."""
         peer = self.new_peer()
         process, file = self.capture(watch)
-        record = self.cluster.migrate(self.vm, watch)
+        record = self.cluster.migrate(self.vm, watch, strategy="pre-copy")
         return record, peer, self.frames(process, file)
 
     def frames(self, process: "subprocess.Popen[bytes]", file: pathlib.Path) -> list[Frame]:
@@ -241,7 +241,7 @@ class AnnounceTest(unittest.TestCase):
         process, file = self.capture(home)
         self.cut_off(source)
         # Not waited for: its end comes when the guest is found again, by whatever means.
-        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home})
+        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home, "strategy": "pre-copy"})
         wait_until(lambda: self.cluster.copies(self.vm) == {home: "running"}, "the VM runs at its destination alone")
         arrived, heard = time.monotonic(), len(peer.answers)
         wait_until(lambda: time.monotonic() - arrived > CONTROL_SILENCE_S or len(peer.answers) > heard,
