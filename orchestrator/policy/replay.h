@@ -32,9 +32,9 @@ struct HypervisorCosts {
   // each at once; QEMU takes that for bandwidth, measured over that time.
   double channel_burst_bytes = 1.5e6;
   double bandwidth_window_s = 0.1;
-  double throttle_sync_s = 5;       // auto-converge looks at the log at least so often
-  double throttle_period_s = 1;     // and counts at most so often
-  double throttle_trigger = 0.5;    // dirtied over sent
+  double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
+  double throttle_period_s = 1;   // and counts at most so often
+  double throttle_trigger = 0.5;  // dirtied over sent
   double throttle_most = 0.99;
   double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
   double fault_s = 0.0005;        // handling a missing page at both ends
