@@ -374,6 +374,7 @@ class LibvirtDriver final : public Driver {
     if (!pid) return pid.error();
     return watching_.profile(vm, {*pid, seen->memory});
   }
+  Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
   Result<IncomingEndpoint> open_link_sink() override {
     auto uri = sinks_.open();
     if (!uri) return uri.error();

@@ -14,8 +14,8 @@
 namespace mare::libvirt {
 namespace {
 
-/// What QEMU sends beside the RAM of a q35 without graphics: BIOS 256 KiB, option ROMs 128, ACPI tables
-/// 128, their loader and pointer 8. Nobody looks into it.
+/// What QEMU sends beside the RAM of a q35 without graphics: BIOS 256 KiB, option ROMs 128, ACPI
+/// tables 128, their loader and pointer 8. Nobody looks into it.
 constexpr Bytes kDeviceMemory{520 * 1024};
 
 std::string read_file(const std::string& path) {
@@ -118,6 +118,13 @@ void Watching::watch_all(virConnectPtr connection) {
     if (is_ours(domain.get())) watch(key_of(domain.get()).uuid);
   }
   if (count >= 0) std::free(raw);
+}
+
+Milliseconds Watching::look_anew(const std::string& uuid) {
+  const auto wait = watcher_.look_anew(uuid);
+  const std::lock_guard lock(mutex_);
+  if (thread_) thread_->wake();
+  return thread_ ? wait : Milliseconds{0};
 }
 
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {

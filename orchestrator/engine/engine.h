@@ -82,7 +82,7 @@ struct Settings {
   Seconds unreachable_timeout{
       60};  // how long an operation waits for a silent host before it gives up
   Microseconds probe_period{5000};
-  Seconds forecast_timeout{5};  // then a move begins without one
+  Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
 };

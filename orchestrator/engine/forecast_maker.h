@@ -39,10 +39,11 @@ class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {
 
   void begin();
   void ask_source();
+  void ask_memory(const std::shared_ptr<Driver>& driver);
   void ask_destination();
   void ask_link();
   void gathered();
-  void take_trough();
+  void take_trough(MemoryProfile& profile);
   void compute(policy::ForecastInput input);
   Result<policy::ForecastInput> input() const;
   std::vector<policy::Offer> offers() const;

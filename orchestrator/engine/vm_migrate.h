@@ -125,6 +125,7 @@ class VmMigrate final : public Task {
   bool paused_ = false;   // the source's copy was seen paused
   double best_ = 0;
   Microseconds sent_for_{0};  // as the source told last
+  WallTime paused_at_{0};     // as the source told; 0: not seen, or before a restart
   int looks_ = 0;
   std::optional<MonotonicTime> silent_since_;
   std::optional<MonotonicTime> looking_since_;

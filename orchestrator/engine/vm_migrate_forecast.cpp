@@ -28,7 +28,9 @@ void VmMigrate::take_up(Result<Forecast> made) {
   }
   forecast_ = std::move(*made);
   if (forecast_->choice) {
-    if (!policy_.strategy) migration_.sending = forecast_->sending;
+    // Also when the strategy was named: the forecast is of these settings of it.
+    const bool its_own = !policy_.strategy || *policy_.strategy == forecast_->sending.strategy;
+    if (its_own) migration_.sending = forecast_->sending;
     return reserve();
   }
   if (is_forced(operation().request)) return reserve();

@@ -177,11 +177,14 @@ class AnnounceTest(unittest.TestCase):
         return pathlib.Path(__file__).resolve().parents[2] / "hypervisor/lab/mare-lab"
 
     def capture(self, host: str) -> tuple["subprocess.Popen[bytes]", pathlib.Path]:
-        """Frames that leave a host towards the switch, with the kernel's time stamps."""
+        """Frames that leave a host towards the switch, with the kernel's time stamps.
+
+        At once: else the kernel hands them over a second late, when a short try is over.
+        """
         file = self.cluster.state / f"announce-{host}.pcap"
         file.unlink(missing_ok=True)
         process = subprocess.Popen([str(self.lab_program()), "exec", "--state", str(self.cluster.state), host, "--", "tcpdump",
-                                    "-i", "up0", "-Q", "out", "-U", "-w", str(file), f"ether src {self.mac}"],
+                                    "-i", "up0", "-Q", "out", "-U", "--immediate-mode", "-w", str(file), f"ether src {self.mac}"],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert process.stderr
         process.stderr.readline()  # "listening on": from now on it sees everything
@@ -207,7 +210,7 @@ class AnnounceTest(unittest.TestCase):
         """A migration to `watch`, under the eyes of a peer and of tshark."""
         peer = self.new_peer()
         process, file = self.capture(watch)
-        record = self.cluster.migrate(self.vm, watch)
+        record = self.cluster.migrate(self.vm, watch, strategy="pre-copy")
         return record, peer, self.frames(process, file)
 
     def frames(self, process: "subprocess.Popen[bytes]", file: pathlib.Path) -> list[Frame]:
@@ -241,7 +244,7 @@ class AnnounceTest(unittest.TestCase):
         process, file = self.capture(home)
         self.cut_off(source)
         # Not waited for: its end comes when the guest is found again, by whatever means.
-        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home})
+        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home, "strategy": "pre-copy"})
         wait_until(lambda: self.cluster.copies(self.vm) == {home: "running"}, "the VM runs at its destination alone")
         arrived, heard = time.monotonic(), len(peer.answers)
         wait_until(lambda: time.monotonic() - arrived > CONTROL_SILENCE_S or len(peer.answers) > heard,

@@ -147,10 +147,13 @@ TEST_F(Forecasts, APoolsPolicyIsChangedAndTaken) {
 }
 
 TEST_F(Forecasts, WithoutAnOutcomeTheExplanationSaysWhy) {
-  // 1 MiB/s: it can be cancelled before it ends.
+  const auto stream = world.follow("/api/v1/events", {"Accept: text/event-stream"});
+  ASSERT_TRUE(stream->wait_for_text(": hello"));
+  // 1 MiB/s: it can be cancelled before it ends, but its forecast was made when pages are sent.
   const Got slow = world.post("/api/v1/vms/p-0/migrations",
                               R"({"strategy":"pre-copy","bandwidth_limit_bytes_per_s":1048576})");
   const std::string id = slow.json()["id"];
+  ASSERT_TRUE(stream->wait_for_text("PreCopying"));
   world.post("/api/v1/operations/" + id + ":cancel", "");
   world.finish(slow, "cancelled");
   const Json told = get("explainMigration", "migrations/" + id + "/explanation");
