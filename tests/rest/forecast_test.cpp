@@ -124,7 +124,7 @@ TEST_F(Forecasts, AReportThatFitsNothingIsRefused) {
 
 TEST_F(Forecasts, APoolsPolicyIsChangedAndTaken) {
   const auto patch = [&](const std::string& body, const std::string& pool = "p") {
-    return described("patchPool", world.call("PATCH", "/api/v1/pools/" + pool, body));
+    return described("patchPool", world.patch("/api/v1/pools/" + pool, body));
   };
   const auto strategy_of = [&](const Json& moved) -> Json {
     return get("getMigration", "migrations/" + moved["id"].get<std::string>())["strategy"];
