@@ -18,11 +18,12 @@ struct Id {
   auto operator<=>(const Id&) const = default;
 };
 
-using HostId = Id<struct HostTag>;            // chosen by the user: "h1"
-using PoolId = Id<struct PoolTag>;            // chosen by the user: "demo"
-using VmId = Id<struct VmTag>;                // pool and index: "demo-0"
-using JobId = Id<struct JobTag>;              // "job-1"
-using OperationId = Id<struct OperationTag>;  // "op-1"; a migration has its operation's id
+using HostId = Id<struct HostTag>;              // chosen by the user: "h1"
+using PoolId = Id<struct PoolTag>;              // chosen by the user: "demo"
+using VmId = Id<struct VmTag>;                  // pool and index: "demo-0"
+using JobId = Id<struct JobTag>;                // "job-1"
+using OperationId = Id<struct OperationTag>;    // "op-1"; a migration has its operation's id
+using CheckpointId = Id<struct CheckpointTag>;  // "ck-1"
 
 }  // namespace mare
 

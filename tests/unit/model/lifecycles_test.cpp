@@ -1,6 +1,8 @@
 // The tables of all other kinds, each tried over all its states and events.
 #include "orchestrator/model/lifecycles.h"
 
+#include "orchestrator/model/checkpoint_lifecycles.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -24,7 +26,9 @@ using Kinds = ::testing::Types<
     Kind<HostDrainState, HostDrainEvent, 4, 3>, Kind<PoolCreateState, PoolCreateEvent, 5, 4>,
     Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>, Kind<VmStartState, VmStartEvent, 7, 6>,
     Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>,
-    Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>>;
+    Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>,
+    Kind<CheckpointTakeState, CheckpointTakeEvent, 6, 6>,
+    Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {
@@ -130,6 +134,26 @@ TEST(PoolCreate, FailsOnlyAfterRollingBack) {
     EXPECT_EQ(next(from, PoolCreateEvent::GiveUp), PoolCreateState::RollingBack);
   }
   EXPECT_EQ(next(PoolCreateState::RollingBack, PoolCreateEvent::AllRun), std::nullopt);
+}
+
+TEST(CheckpointTake, WhatHoldsVmsUpEndsBeforeItFails) {
+  using Event = CheckpointTakeEvent;
+  for (const auto from : {CheckpointTakeState::Holding, CheckpointTakeState::Writing}) {
+    EXPECT_EQ(next(from, Event::Drop), CheckpointTakeState::Dropping);
+    EXPECT_EQ(next(from, Event::GiveUp), std::nullopt);
+  }
+  EXPECT_EQ(next(CheckpointTakeState::Holding, Event::Complete), std::nullopt);
+  EXPECT_EQ(next(CheckpointTakeState::Dropping, Event::Complete), std::nullopt);
+}
+
+TEST(CheckpointRestore, NothingIsLoadedBeforeWhatWasThereIsGone) {
+  using Event = CheckpointRestoreEvent;
+  EXPECT_EQ(next(CheckpointRestoreState::Planned, Event::Loaded), std::nullopt);
+  EXPECT_EQ(next(CheckpointRestoreState::Clearing, Event::Loaded), std::nullopt);
+  for (const auto from : {CheckpointRestoreState::Clearing, CheckpointRestoreState::Loading,
+                          CheckpointRestoreState::Resuming}) {
+    EXPECT_EQ(next(from, Event::Abort), CheckpointRestoreState::Cleaning);
+  }
 }
 
 TEST(JobRun, AStoppedJobWaitsForItsEnd) {

@@ -1,0 +1,70 @@
+// A checkpoint of a job: one cut through all its VMs, complete or absent. Values only;
+// docs/checkpoints.md tells how one comes to be.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/units.h"
+
+namespace mare {
+
+/// When checkpoints of a job are taken without being asked for.
+enum class CheckpointRule : std::uint8_t {
+  Never,
+  Every,    // so often as the user said
+  Optimal,  // so often as costs least, from what they cost and how often hosts fail
+};
+std::string_view to_string(CheckpointRule rule);  // "never", "every", "optimal"
+std::optional<CheckpointRule> checkpoint_rule_from(std::string_view text);
+
+inline constexpr int kCheckpointsKept = 2;
+struct CheckpointPlan {
+  CheckpointRule rule = CheckpointRule::Never;
+  Seconds every{0};  // Every: from the beginning of one to that of the next
+  int keep = kCheckpointsKept;
+};
+
+enum class CheckpointState : std::uint8_t {
+  Writing,   // its operation is at it; nobody may restart from it
+  Complete,  // every part is durable and its checksum known
+  Dropping,  // as good as gone: its files are being removed
+};
+std::string_view to_string(CheckpointState state);  // "writing", ...
+std::optional<CheckpointState> checkpoint_state_from(std::string_view text);
+
+/// The state of one VM in a file that every host sees.
+struct CheckpointPart {
+  VmId vm;
+  std::string uuid;  // of the incarnation
+  HostId host;       // that wrote it
+  std::string path;
+  Bytes size;                  // of the file
+  std::uint64_t checksum = 0;  // XXH64 of the file
+  WallTime stopped{0};         // when the VM stood still, by its host's clock
+  WallTime resumed{0};         // when it went on
+};
+
+struct Checkpoint {
+  CheckpointId id;
+  JobId job;
+  OperationId operation;
+  CheckpointState state = CheckpointState::Writing;
+  WallTime began{0};
+  WallTime completed{0};
+  Microseconds pause{0};  // from the first stop to the last resume
+  Microseconds skew{0};   // from the first stop to the last
+  Bytes size;
+  std::vector<CheckpointPart> parts;  // part i is rank i
+};
+
+/// Pause, skew and size of a checkpoint from its parts. Hosts' clocks may differ: nothing is below
+/// zero.
+void add_up(Checkpoint& checkpoint);
+
+}  // namespace mare
