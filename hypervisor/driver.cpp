@@ -14,6 +14,32 @@ constexpr std::array<std::pair<OutgoingPhase, std::string_view>, 7> kPhases{{
     {OutgoingPhase::Failed, "failed"},
     {OutgoingPhase::Cancelled, "cancelled"},
 }};
+constexpr std::array<std::pair<CapturePhase, std::string_view>, 5> kCapturePhases{{
+    {CapturePhase::None, "none"},
+    {CapturePhase::Holding, "holding"},
+    {CapturePhase::Taken, "taken"},
+    {CapturePhase::Durable, "durable"},
+    {CapturePhase::Failed, "failed"},
+}};
+
+Error no_captures(const VmKey& vm) {
+  return make_error(Code::Unsupported,
+                    "the state of VM '" + vm.id.value + "' can't be captured on its host");
+}
+}  // namespace
+
+std::string_view to_string(CapturePhase phase) {
+  for (const auto& [known, name] : kCapturePhases) {
+    if (known == phase) return name;
+  }
+  return "none";
+}
+
+std::optional<CapturePhase> capture_phase_from(std::string_view text) {
+  for (const auto& [phase, name] : kCapturePhases) {
+    if (name == text) return phase;
+  }
+  return std::nullopt;
 }
 
 std::string_view to_string(OutgoingPhase phase) {
@@ -33,6 +59,24 @@ std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text) {
 Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {
   return make_error(Code::Unsupported,
                     "the migration of VM '" + vm.id.value + "' can't be forced to its end here");
+}
+
+Result<CaptureStatus> Driver::begin_capture(const CaptureTicket& ticket) {
+  return no_captures(ticket.vm);
+}
+Result<CaptureStatus> Driver::capture(const VmKey& /*vm*/) {
+  return CaptureStatus{};
+}
+Result<CaptureStatus> Driver::release_capture(const VmKey& vm, const CheckpointId& /*checkpoint*/) {
+  return no_captures(vm);
+}
+Status Driver::drop_capture(const VmKey& vm, const CheckpointId& /*checkpoint*/,
+                            const std::string& /*path*/) {
+  return no_captures(vm);
+}
+Status Driver::load_capture(const VmSpec& vm, const CheckpointId& /*checkpoint*/,
+                            const CheckpointPart& /*part*/) {
+  return no_captures(vm.key());
 }
 
 Result<MemoryProfile> Driver::memory_profile(const VmKey& vm) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "hypervisor/capture.h"
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/net.h"
@@ -113,6 +114,16 @@ struct VmStatistics {
   std::uint64_t sent_bytes = 0;
 };
 
+/// One VM's part of a checkpoint that is to be taken.
+struct CaptureTicket {
+  CheckpointId checkpoint;
+  VmKey vm;
+  std::string path;  // of a new file, on storage that all hosts see; its directory may be new too
+  /// A VM that nobody released goes on by itself after so long, and its capture fails: nobody's
+  /// death leaves a job standing.
+  Milliseconds hold_limit{60'000};
+};
+
 /// What both ends of a migration must know.
 struct MigrationTicket {
   OperationId operation;
@@ -160,6 +171,31 @@ class Driver {
   /// Starts a VM from a file of save(); it goes on where it was. The file stays.
   virtual Status restore(const VmSpec& vm, const std::string& path) = 0;
   virtual Result<VmStatistics> statistics(const VmKey& vm) = 0;
+
+  // Captures: one cut through many VMs. Each is stopped by begin_capture(); when all are Taken each
+  // is told release_capture(). A VM that goes on for any other reason makes its capture Failed, so
+  // parts that are Durable were all taken before any of their VMs went on.
+
+  /// Stops the VM and begins to take its state; ok if that checkpoint's capture is known here. With
+  /// copy-on-write it is Taken within milliseconds, without it the VM stands still until its file
+  /// is written. AlreadyExists: there is such a file. Conflict: another capture or a migration of
+  /// it runs. FailedPrecondition: that checkpoint was dropped here, or the VM is paused.
+  virtual Result<CaptureStatus> begin_capture(const CaptureTicket& ticket);
+  /// How far it is; kept until the next one of the VM begins. None after a restart of the agent.
+  virtual Result<CaptureStatus> capture(const VmKey& vm);
+  /// Lets the VM go on. FailedPrecondition while Holding and when it Failed; ok if it was done
+  /// before. NotFound: none of that checkpoint is known here.
+  virtual Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint);
+  /// Ends that checkpoint's capture in any phase, lets the VM go on if it was stopped for it, and
+  /// removes its file, also long after and when another host wrote it; a begin_capture() that comes
+  /// late is refused. Ok if there is nothing.
+  virtual Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
+                              const std::string& path);
+  /// Makes a VM from its part of a checkpoint; it stands still until resume(). Ok if it was loaded
+  /// from there before. FailedPrecondition: the file is not what the part says (uuid, size,
+  /// checksum). NotFound: no file. The file stays.
+  virtual Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                              const CheckpointPart& part);
 
   /// Destination: gets ready to receive and says where. No copy runs here because of it. From now
   /// on this host announces the VM's address by itself at the moment that the copy begins to run.

@@ -118,6 +118,9 @@ void SimCluster::set_vm_model(const VmModel& model) {
 void SimCluster::set_migration_model(const MigrationModel& model) {
   lock()->migration = model;
 }
+void SimCluster::set_capture_model(const CaptureModel& model) {
+  lock()->capturing = model;
+}
 void SimCluster::set_faults(const FaultModel& model) {
   lock()->faults = model;
 }
@@ -172,6 +175,8 @@ Status SimCluster::restart_agent(const HostId& id, std::chrono::nanoseconds dura
   if (!host) return host.error();
   (*host)->silent_until = std::max((*host)->silent_until, world->now + duration);
   (*host)->ended.clear();
+  (*host)->captures.clear();  // whose VMs stand still until somebody says otherwise
+  (*host)->dropped.clear();
   for (auto& [vm, arrival] : (*host)->arrivals) {
     arrival.announces = false;
     arrival.announced.reset();
@@ -225,7 +230,22 @@ void SimCluster::fail_next_calls(const HostId& id, int count, Code code, bool do
   if (auto* host = world->find_host(id)) host->planned = {count, code, done};
 }
 
+Status SimCluster::damage_file(const std::string& path) {
+  auto world = lock();
+  const auto file = world->parts.find(path);
+  if (file == world->parts.end()) return make_error(Code::NotFound, "no file " + path);
+  ++file->second.checksum;
+  return ok_status();
+}
+
 // --- what is true of it
+
+std::vector<std::string> SimCluster::capture_files() const {
+  auto world = lock();
+  std::vector<std::string> paths;
+  for (const auto& [path, file] : world->parts) paths.push_back(path);
+  return paths;
+}
 
 std::vector<TrueCopy> SimCluster::copies() const {
   auto world = lock();

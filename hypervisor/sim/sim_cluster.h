@@ -68,6 +68,14 @@ enum class BrokenSwitch : std::uint8_t {
 constexpr int kBrokenSwitches = 6;
 std::string_view to_string(BrokenSwitch outcome);
 
+/// How captures are taken and where their files go: one store that all hosts share.
+struct CaptureModel {
+  bool copy_on_write = true;        // else a VM stands still until its file is written
+  Milliseconds take{20};            // with it: until the state is taken
+  BytesPerSecond bandwidth{400e6};  // to the store, of each capture
+  bool disk_is_full = false;        // captures that begin fail while they are written
+};
+
 /// Chances of faults, each for one call or one event; drawn from the cluster's Rng.
 struct FaultModel {
   double call_refused = 0;      // a driver's call: Unavailable, nothing done
@@ -75,6 +83,7 @@ struct FaultModel {
   double guest_unanswered = 0;  // a guest's call: Unavailable; run() may have been done
   double start_fails = 0;       // start() and restore(): an error, nothing left
   double save_fails = 0;        // save(): an error, the VM runs on, no file
+  double capture_fails = 0;     // a capture: fails at some point before it is Durable
   double boot_panics = 0;       // a started guest panics while it boots
   double precopy_breaks = 0;    // a migration: breaks before the switch
   double switch_breaks = 0;     // a migration: breaks in the switch
@@ -128,6 +137,7 @@ class SimCluster {
   /// For one VM, also while it runs: how it dirties memory (boot and shutdown as before its start).
   Status set_dirtying(const VmId& vm, double bytes_per_s, Bytes wws);
   void set_migration_model(const MigrationModel& model);
+  void set_capture_model(const CaptureModel& model);
   void set_faults(const FaultModel& model);
 
   // What happens to it, now.
@@ -155,7 +165,12 @@ class SimCluster {
   /// `done` tells whether the work is done all the same.
   void fail_next_calls(const HostId& host, int count, Code code, bool done);
 
+  /// Of a checkpoint: NotFound if there is no such file.
+  Status damage_file(const std::string& path);
+
   // What is true of it.
+  /// Files of captures, whole or not.
+  std::vector<std::string> capture_files() const;
   std::vector<TrueCopy> copies() const;
   Copy copy_on(const HostId& host, const VmId& vm) const;
   /// Where it runs, if it runs.

@@ -73,6 +73,11 @@ Error SimDriver::no_copy(const VmKey& vm) const {
 }
 
 Status SimDriver::check_settled(World& world, const VmKey& vm, const LocalCopy& copy) const {
+  const auto* capture = world.find_capture(host_, vm.id);
+  if (capture != nullptr && !capture->released) {
+    return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is being captured",
+                      "wait for the checkpoint");
+  }
   const bool busy = world.find_move(host_, vm.id) != nullptr || copy.copy == Copy::Incoming ||
                     world.is_halved(host_, vm.id);
   if (!busy) return ok_status();
@@ -192,6 +197,9 @@ Status SimDriver::save(const VmKey& vm, const std::string& path) {
     if (world.find_move(host_, vm.id) != nullptr || world.is_halved(host_, vm.id)) {
       return make_error(Code::Conflict, "VM " + vm.id.value + " is being migrated");
     }
+    if (world.find_capture(host_, vm.id) != nullptr) {
+      return make_error(Code::Conflict, "VM " + vm.id.value + " is being captured");
+    }
     if (copy->copy == Copy::Incoming) {
       return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is half received");
     }
@@ -251,6 +259,110 @@ Result<VmStatistics> SimDriver::statistics(const VmKey& vm) {
       });
 }
 
+// --- checkpoints
+
+Result<CaptureStatus> SimDriver::begin_capture(const CaptureTicket& ticket) {
+  const VmKey& vm = ticket.vm;
+  return call<Result<CaptureStatus>>(
+      "capture " + vm.id.value, [&](World& world, SimHost& host) -> Result<CaptureStatus> {
+        if (host.dropped.contains({vm.id, ticket.checkpoint})) {
+          return make_error(Code::FailedPrecondition, ticket.checkpoint.value + " was dropped");
+        }
+        const auto known = host.captures.find(vm.id);
+        if (known != host.captures.end() && known->second.ticket.checkpoint == ticket.checkpoint) {
+          return known->second.status;
+        }
+        const auto* copy = world.find_copy(host_, vm);
+        if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(vm);
+        if (world.find_capture(host_, vm.id) != nullptr ||
+            world.find_move(host_, vm.id) != nullptr || world.is_halved(host_, vm.id)) {
+          return make_error(Code::Conflict,
+                            "VM " + vm.id.value + " is being captured or migrated already");
+        }
+        if (copy->copy == Copy::Paused) {
+          return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is paused",
+                            "resume it first");
+        }
+        if (world.parts.contains(ticket.path)) {
+          return make_error(Code::AlreadyExists, "file " + ticket.path + " exists",
+                            "choose another name");
+        }
+        return world.begin_capture(host_, ticket);
+      });
+}
+
+Result<CaptureStatus> SimDriver::capture(const VmKey& vm) {
+  return call<Result<CaptureStatus>>(
+      "capture of " + vm.id.value, [&](World&, SimHost& host) -> Result<CaptureStatus> {
+        const auto known = host.captures.find(vm.id);
+        if (known == host.captures.end() || known->second.ticket.vm.uuid != vm.uuid) {
+          return CaptureStatus{};
+        }
+        return known->second.status;
+      });
+}
+
+Result<CaptureStatus> SimDriver::release_capture(const VmKey& vm, const CheckpointId& checkpoint) {
+  return call<Result<CaptureStatus>>(
+      "release " + vm.id.value, [&](World& world, SimHost& host) -> Result<CaptureStatus> {
+        const auto known = host.captures.find(vm.id);
+        if (known == host.captures.end() || known->second.ticket.vm.uuid != vm.uuid ||
+            known->second.ticket.checkpoint != checkpoint) {
+          return make_error(Code::NotFound,
+                            "no capture of VM " + vm.id.value + " for " + checkpoint.value);
+        }
+        Capture& capture = known->second;
+        if (capture.status.phase == CapturePhase::Holding) {
+          return make_error(Code::FailedPrecondition,
+                            "the state of VM " + vm.id.value + " is not taken yet");
+        }
+        if (capture.status.phase == CapturePhase::Failed) {
+          return make_error(Code::FailedPrecondition, capture.status.error);
+        }
+        world.release_capture(host_, capture);
+        return capture.status;
+      });
+}
+
+Status SimDriver::drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
+                               const std::string& path) {
+  return call<Status>("drop capture of " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    host.dropped.insert({vm.id, checkpoint});
+    const auto known = host.captures.find(vm.id);
+    if (known != host.captures.end() && known->second.ticket.checkpoint == checkpoint) {
+      if (known->second.active()) world.fail_capture(host_, known->second, "it was dropped");
+      host.captures.erase(known);
+    }
+    const auto file = world.parts.find(path);
+    if (file != world.parts.end() && file->second.checkpoint == checkpoint) world.parts.erase(file);
+    return ok_status();
+  });
+}
+
+Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                               const CheckpointPart& part) {
+  return call<Status>("load " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    const auto* copy = world.find_copy(host_, vm.key());
+    if (copy != nullptr && copy->loaded == checkpoint) return ok_status();
+    const auto file = world.parts.find(part.path);
+    if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
+    const PartFile& saved = file->second;
+    if (!saved.whole || saved.checkpoint != checkpoint || saved.snapshot.spec.uuid != vm.uuid ||
+        saved.size != part.size || saved.checksum != part.checksum) {
+      return make_error(Code::FailedPrecondition, "file " + part.path + " is not VM " +
+                                                      vm.id.value + "'s part of " +
+                                                      checkpoint.value + ", or it is damaged");
+    }
+    if (auto room = check_room(world, host, vm); !room) return room;
+    if (world.faults.start_fails > 0 && world.rng.chance(world.faults.start_fails)) {
+      return make_error(Code::Internal, "host " + host_.value + " could not load VM " +
+                                            vm.id.value + ": simulated failure");
+    }
+    world.load_part(host_, saved);
+    return ok_status();
+  });
+}
+
 // --- migration
 
 Result<IncomingEndpoint> SimDriver::prepare_incoming(const MigrationTicket& ticket) {
@@ -292,6 +404,9 @@ Status SimDriver::begin_outgoing(const MigrationTicket& ticket, const IncomingEn
       }
       if (move->operation_known && move->ticket.operation == ticket.operation) return ok_status();
       return make_error(Code::Conflict, "another migration of VM " + vm + " runs");
+    }
+    if (world.find_capture(host_, ticket.vm.id) != nullptr) {
+      return make_error(Code::Conflict, "VM " + vm + " is being captured");
     }
     if (copy->copy == Copy::Paused) {
       return make_error(Code::FailedPrecondition, "VM " + vm + " is paused", "resume it first");

@@ -20,6 +20,13 @@ class SimDriver final : public Driver {
   Status save(const VmKey& vm, const std::string& path) override;
   Status restore(const VmSpec& vm, const std::string& path) override;
   Result<VmStatistics> statistics(const VmKey& vm) override;
+  Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override;
+  Result<CaptureStatus> capture(const VmKey& vm) override;
+  Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override;
+  Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
+                      const std::string& path) override;
+  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                      const CheckpointPart& part) override;
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override;
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override;
   Result<OutgoingStatus> outgoing(const VmKey& vm) override;
@@ -39,7 +46,8 @@ class SimDriver final : public Driver {
   /// What stands against a new copy of that VM here, if anything does.
   Status check_room(World& world, SimHost& host, const VmSpec& vm) const;
   Error no_copy(const VmKey& vm) const;
-  /// FailedPrecondition while the copy here is at either end of a migration.
+  /// FailedPrecondition while the copy here is at either end of a migration, or stands for a
+  /// capture.
   Status check_settled(World& world, const VmKey& vm, const LocalCopy& copy) const;
 
   SimCluster& cluster_;

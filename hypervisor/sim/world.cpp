@@ -104,6 +104,8 @@ void World::kill(const HostId& id) {
   }
   host.arrivals.clear();
   host.ended.clear();
+  host.captures.clear();  // what they wrote lies where it is
+  host.dropped.clear();
   refresh_runs();
 }
 
@@ -150,6 +152,7 @@ void World::change_copy(const HostId& host, const VmId& vm, Copy copy) {
   if (before == Copy::Running && copy != Copy::Running) note_running(vm, host, false);
   if (before != Copy::Running && copy == Copy::Running) {
     if (here.guest->doomed) violate("VM " + vm.value + " goes on with half of its memory");
+    leave_loaded(here);
     here.has_run = true;
     note_running(vm, host, true);
     guest_goes(here.guest);
@@ -161,8 +164,14 @@ void World::change_copy(const HostId& host, const VmId& vm, Copy copy) {
 
 void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool saved) {
   change_copy(host, vm, Copy::Absent);
+  if (auto* capture = find_capture(host, vm)) fail_capture(host, *capture, "the VM ended");
   SimHost& where = hosts.at(host);
   const std::shared_ptr<Guest> guest = where.copies.at(vm).guest;
+  const CheckpointId from = where.copies.at(vm).loaded;
+  if (const auto waiting = loaded.find(from); waiting != loaded.end()) {
+    const auto entry = waiting->second.find(vm);
+    if (entry != waiting->second.end() && entry->second == guest) waiting->second.erase(entry);
+  }
   where.copies.erase(vm);
   refresh_speed(host);
   if (guest->whole > 0 || guest->gone) return;

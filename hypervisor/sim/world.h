@@ -1,6 +1,6 @@
 // The state behind SimCluster and its rules. Internal to this room; the caller holds the lock.
 // world.cpp: hosts, copies, guests, time. moves.cpp, post_copy.cpp: migrations. jobs.cpp: what runs
-// in guests.
+// in guests. captures.cpp: checkpoints.
 #pragma once
 
 #include <deque>
@@ -75,6 +75,7 @@ struct LocalCopy {
   std::shared_ptr<Guest> guest;
   Copy copy = Copy::Absent;
   bool has_run = false;     // here
+  CheckpointId loaded;      // from that checkpoint
   int faults_on_entry = 0;  // of the guest's kernel, before it came here
 };
 
@@ -96,6 +97,17 @@ struct EndedMove {
   Time ended{0};
 };
 
+struct Capture {
+  std::uint64_t serial = 0;
+  CaptureTicket ticket;
+  CaptureStatus status;
+  bool released = false;
+  bool written = false;
+  bool active() const {
+    return status.phase == CapturePhase::Holding || status.phase == CapturePhase::Taken;
+  }
+};
+
 struct PlannedFailure {
   int calls = 0;
   Code code = Code::Unavailable;
@@ -111,6 +123,8 @@ struct SimHost {
   std::map<VmId, Arrival> arrivals;
   std::map<VmId, EndedMove> ended;
   std::map<std::string, Time> link_sinks;  // by their word, with the end of each
+  std::map<VmId, Capture> captures;
+  std::set<std::pair<VmId, CheckpointId>> dropped;  // no late capture of those
   PlannedFailure planned;
 };
 
@@ -171,6 +185,16 @@ struct Run {
   bool ended() const { return exit_code.has_value() || lost; }
 };
 
+/// The file of a capture.
+struct PartFile {
+  CheckpointId checkpoint;
+  Guest snapshot;
+  std::map<std::string, Run> runs;  // that the guest had ranks of, as they stood at the cut
+  bool whole = false;
+  Bytes size;
+  std::uint64_t checksum = 0;
+};
+
 class World {
  public:
   World(Clock& clock, Rng& rng);
@@ -185,7 +209,11 @@ class World {
   std::map<HostId, SimHost> hosts;
   std::map<std::pair<HostId, HostId>, double> links;  // bytes/s, the smaller id first
   std::map<VmId, BrokenSwitch> next_switch;
+  CaptureModel capturing;
   std::map<std::string, SavedVm> files;
+  std::map<std::string, PartFile> parts;
+  /// Guests that were loaded and have not run; the others of their job may be still to come.
+  std::map<CheckpointId, std::map<VmId, std::shared_ptr<Guest>>> loaded;
   std::map<std::string, Run> runs;  // by directory, on the shared file system
   std::map<std::uint64_t, Move> moves;
   std::vector<Violation> violations;
@@ -252,6 +280,17 @@ class World {
   /// Is this the destination of a post-copy that has not ended?
   bool is_halved(const HostId& host, const VmId& vm) const;
 
+  // Checkpoints (captures.cpp).
+  /// A capture that is not over, on that host.
+  Capture* find_capture(const HostId& host, const VmId& vm);
+  CaptureStatus begin_capture(const HostId& host, const CaptureTicket& ticket);
+  void release_capture(const HostId& host, Capture& capture);
+  /// It fails; the VM goes on if it still stands for it.
+  void fail_capture(const HostId& host, Capture& capture, const std::string& why);
+  void load_part(const HostId& host, const PartFile& file);
+  /// A loaded guest is about to run for the first time.
+  void leave_loaded(const LocalCopy& copy);
+
   // Jobs (jobs.cpp).
   Run& start_run(const GuestRun& program, const std::shared_ptr<Guest>& launcher);
   void settle(Run& run);
@@ -264,6 +303,12 @@ class World {
   void guest_stops(Guest& guest);
   void guest_goes(const std::shared_ptr<Guest>& guest);
   void note_running(const VmId& vm, const HostId& host, bool runs_now);
+
+  Capture* capture_of(const HostId& host, const VmId& vm, std::uint64_t serial);
+  void take_state(const HostId& host, Capture& capture);
+  void state_is_written(const HostId& host, Capture& capture);
+  void make_durable(Capture& capture);
+  void reunite(const CheckpointId& checkpoint, const PartFile& file);
 
   std::optional<Time> due(const Move& move) const;
   void settle(Move& move) const;

@@ -1,0 +1,37 @@
+// What the driver port knows of captures: one VM's part of a checkpoint being taken. The calls are
+// in driver.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/ids.h"
+#include "orchestrator/core/units.h"
+#include "orchestrator/model/checkpoint.h"
+
+namespace mare {
+
+enum class CapturePhase : std::uint8_t {
+  None,     // no capture of that VM is known here
+  Holding,  // the VM stands still, and must: its state is not taken yet
+  Taken,    // its state is taken and nothing that the VM does can change that; the file is written
+  Durable,  // released, and the file is whole, on the disk and its checksum known
+  Failed,   // the VM goes on as if nothing had been, no file is left
+};
+std::string_view to_string(CapturePhase phase);  // "none", "holding", ...
+std::optional<CapturePhase> capture_phase_from(std::string_view text);
+
+struct CaptureStatus {
+  CapturePhase phase = CapturePhase::None;
+  CheckpointId checkpoint;
+  std::string error;           // when Failed
+  WallTime stopped{0};         // when the VM stood still
+  WallTime resumed{0};         // when it went on
+  Bytes size;                  // when Durable: of the file
+  std::uint64_t checksum = 0;  // when Durable: XXH64 of the file
+};
+
+}  // namespace mare

@@ -1,0 +1,181 @@
+// Checkpoints: a guest's state goes into a file, with what its jobs had done until then. From the
+// files of all ranks of a job the job is put together again, if they are of one cut.
+#include <algorithm>
+#include <cmath>
+
+#include "hypervisor/sim/world.h"
+#include "orchestrator/core/checksum.h"
+
+namespace mare::sim {
+
+Capture* World::find_capture(const HostId& host, const VmId& vm) {
+  SimHost* where = find_host(host);
+  if (where == nullptr) return nullptr;
+  const auto found = where->captures.find(vm);
+  return found != where->captures.end() && found->second.active() ? &found->second : nullptr;
+}
+
+Capture* World::capture_of(const HostId& host, const VmId& vm, std::uint64_t serial) {
+  Capture* capture = find_capture(host, vm);
+  return capture != nullptr && capture->serial == serial ? capture : nullptr;
+}
+
+CaptureStatus World::begin_capture(const HostId& host, const CaptureTicket& ticket) {
+  const VmId vm = ticket.vm.id;
+  Capture& capture = hosts.at(host).captures[vm];
+  capture = Capture{};
+  capture.serial = ++last_serial_;
+  capture.ticket = ticket;
+  capture.status.checkpoint = ticket.checkpoint;
+  capture.status.phase = CapturePhase::Holding;
+  capture.status.stopped = wall(now);
+  change_copy(host, vm, Copy::Paused);
+  PartFile file;
+  file.checkpoint = ticket.checkpoint;
+  file.size = find_copy(host, vm)->guest->spec.memory;
+  const double writing_s = static_cast<double>(file.size.count) / capturing.bandwidth.value;
+  parts[ticket.path] = std::move(file);
+  const double taking_s =
+      capturing.copy_on_write ? std::chrono::duration<double>(capturing.take).count() : writing_s;
+  const std::uint64_t serial = capture.serial;
+  const auto then = [this, host, vm, serial](double after_s, auto what) {
+    at(now + nanoseconds_up(after_s), [this, host, vm, serial, what] {
+      if (Capture* mine = capture_of(host, vm, serial)) what(*mine);
+    });
+  };
+  then(taking_s, [this, host](Capture& mine) { take_state(host, mine); });
+  then(std::max(taking_s, writing_s),
+       [this, host](Capture& mine) { state_is_written(host, mine); });
+  then(std::chrono::duration<double>(ticket.hold_limit).count(), [this, host](Capture& mine) {
+    if (!mine.released) fail_capture(host, mine, "nobody released it in time");
+  });
+  if (faults.capture_fails > 0 && rng.chance(faults.capture_fails)) {
+    then(writing_s * rng.unit(),
+         [this, host](Capture& mine) { fail_capture(host, mine, "simulated failure"); });
+  }
+  if (capturing.disk_is_full) {
+    then(writing_s / 2,
+         [this, host](Capture& mine) { fail_capture(host, mine, "no space left on the store"); });
+  }
+  return capture.status;
+}
+
+void World::take_state(const HostId& host, Capture& capture) {
+  const LocalCopy* copy = find_copy(host, capture.ticket.vm);
+  const auto file = parts.find(capture.ticket.path);
+  if (copy == nullptr || file == parts.end()) return;
+  file->second.snapshot = *copy->guest;
+  for (auto& [directory, run] : runs) {
+    settle(run);
+    if (std::find(run.ranks.begin(), run.ranks.end(), copy->guest) == run.ranks.end()) continue;
+    Run stopped = run;
+    // Its rate of this moment is not what it will have.
+    stopped.progress.value = std::min(run.progress.at(now), run.work_s);
+    stopped.progress.rate = 0;
+    file->second.runs[directory] = std::move(stopped);
+  }
+  capture.status.phase = CapturePhase::Taken;
+}
+
+void World::state_is_written(const HostId& host, Capture& capture) {
+  const auto file = parts.find(capture.ticket.path);
+  if (file == parts.end()) return fail_capture(host, capture, "its file is gone");
+  Checksum sum;
+  sum.add(file->second.snapshot.spec.uuid + capture.ticket.checkpoint.value);
+  file->second.checksum = sum.value();
+  capture.written = true;
+  if (capture.released) make_durable(capture);
+}
+
+void World::make_durable(Capture& capture) {
+  PartFile& file = parts.at(capture.ticket.path);
+  file.whole = true;
+  capture.status.size = file.size;
+  capture.status.checksum = file.checksum;
+  capture.status.phase = CapturePhase::Durable;
+}
+
+void World::release_capture(const HostId& host, Capture& capture) {
+  if (!capture.released) {
+    capture.released = true;
+    capture.status.resumed = wall(now);
+    change_copy(host, capture.ticket.vm.id, Copy::Running);
+  }
+  if (capture.status.phase == CapturePhase::Taken && capture.written) make_durable(capture);
+}
+
+void World::fail_capture(const HostId& host, Capture& capture, const std::string& why) {
+  capture.status.phase = CapturePhase::Failed;
+  capture.status.error = "VM " + capture.ticket.vm.id.value + " was not captured: " + why;
+  parts.erase(capture.ticket.path);
+  const LocalCopy* copy = find_copy(host, capture.ticket.vm);
+  if (capture.released || copy == nullptr || copy->copy != Copy::Paused) return;
+  capture.status.resumed = wall(now);
+  change_copy(host, capture.ticket.vm.id, Copy::Running);
+}
+
+// --- back again
+
+void World::load_part(const HostId& host, const PartFile& file) {
+  auto guest = std::make_shared<Guest>(file.snapshot);
+  guest->whole = 0;
+  guest->saved = guest->gone = guest->powering_off = false;
+  guest->pace = 1;
+  guest->uptime.since = guest->work.since = now;
+  guest->uptime.rate = guest->work.rate = 0;
+  guest->stopped = now;
+  put_copy(host, guest, Copy::Paused);
+  hosts.at(host).copies.at(guest->spec.id).loaded = file.checkpoint;
+  loaded[file.checkpoint][guest->spec.id] = guest;
+  reunite(file.checkpoint, file);
+}
+
+/// Jobs whose ranks are all there again go on from the cut.
+void World::reunite(const CheckpointId& checkpoint, const PartFile& file) {
+  const auto& there = loaded.at(checkpoint);
+  for (const auto& [directory, stopped] : file.runs) {
+    Run again = stopped;
+    const bool all = std::all_of(again.ranks.begin(), again.ranks.end(), [&](auto& rank) {
+      const auto found = there.find(rank->spec.id);
+      if (found == there.end()) return false;
+      rank = found->second;
+      return true;
+    });
+    if (!all) continue;
+    const auto launcher = there.find(again.launcher->spec.id);
+    if (launcher == there.end()) continue;
+    again.launcher = launcher->second;
+    for (const auto& [path, part] : parts) {
+      const auto same = part.runs.find(directory);
+      if (part.checkpoint != checkpoint || same == part.runs.end()) continue;
+      if (same->second.progress.value != again.progress.value) {
+        violate(checkpoint.value + " is not one cut through the job in " + directory);
+      }
+    }
+    again.progress.since = now;
+    runs[directory] = std::move(again);
+  }
+  refresh_runs();
+}
+
+void World::leave_loaded(const LocalCopy& copy) {
+  const auto waiting = loaded.find(copy.loaded);
+  if (waiting == loaded.end() || waiting->second.erase(copy.guest->spec.id) == 0) return;
+  for (const auto& [path, part] : parts) {
+    if (part.checkpoint != copy.loaded) continue;
+    for (const auto& [directory, stopped] : part.runs) {
+      const Run& run = runs.at(directory);
+      const bool was_rank =
+          std::any_of(stopped.ranks.begin(), stopped.ranks.end(),
+                      [&](const auto& rank) { return rank->spec.id == copy.guest->spec.id; });
+      const bool is_rank =
+          std::find(run.ranks.begin(), run.ranks.end(), copy.guest) != run.ranks.end();
+      if (was_rank && !is_rank) {
+        violate("VM " + copy.guest->spec.id.value + " goes on from " + copy.loaded.value +
+                " before the other ranks of its job are there");
+      }
+    }
+  }
+}
+
+}  // namespace mare::sim

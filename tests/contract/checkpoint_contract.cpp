@@ -1,0 +1,260 @@
+// Captures: the parts of a checkpoint. A backend that has none says so and is asked no more.
+#include <gtest/gtest.h>
+
+#include "tests/contract/driver_contract.h"
+
+namespace mare::contract {
+namespace {
+
+constexpr Milliseconds kWrite{60'000};
+constexpr Milliseconds kMoment{20};
+const CheckpointId kFirst{"ck-1"};
+const CheckpointId kSecond{"ck-2"};
+
+/// One VM's captures on its host.
+class Part {
+ public:
+  Part(Hosts& hosts, int host, VmSpec vm, const CheckpointId& id)
+      : hosts_(hosts), driver_(hosts.driver(host)), vm_(std::move(vm)) {
+    ticket = {id, vm_.key(), hosts.new_file(), kWrite};
+  }
+
+  /// False where the backend has no captures.
+  bool begin() {
+    auto begun = driver_.begin_capture(ticket);
+    if (!begun && begun.error().code == Code::Unsupported) return false;
+    EXPECT_TRUE(is_ok(begun));
+    if (!begun) return true;
+    EXPECT_EQ(begun->checkpoint, ticket.checkpoint);
+    EXPECT_GT(begun->stopped.count(), 0);
+    EXPECT_TRUE(begun->phase == CapturePhase::Holding || begun->phase == CapturePhase::Taken);
+    return true;
+  }
+  CaptureStatus status() {
+    auto found = driver_.capture(vm_.key());
+    EXPECT_TRUE(is_ok(found));
+    return found ? *found : CaptureStatus{};
+  }
+  bool reaches(CapturePhase phase) {
+    const MonotonicTime deadline = hosts_.now() + kWrite;
+    while (status().phase != phase) {
+      if (hosts_.now() > deadline) {
+        ADD_FAILURE() << "it is " << to_string(status().phase) << ": " << status().error;
+        return false;
+      }
+      hosts_.wait(kMoment);
+    }
+    return true;
+  }
+  Result<CaptureStatus> release() { return driver_.release_capture(vm_.key(), ticket.checkpoint); }
+  Status drop() { return driver_.drop_capture(vm_.key(), ticket.checkpoint, ticket.path); }
+  /// As a checkpoint keeps it, once it is durable.
+  CheckpointPart kept() {
+    const CaptureStatus durable = status();
+    EXPECT_EQ(durable.phase, CapturePhase::Durable);
+    EXPECT_GT(durable.size, Bytes{0});
+    EXPECT_GE(durable.resumed, durable.stopped);
+    CheckpointPart part;
+    part.vm = vm_.id;
+    part.uuid = vm_.uuid;
+    part.path = ticket.path;
+    part.size = durable.size;
+    part.checksum = durable.checksum;
+    return part;
+  }
+  /// From the beginning to the end; false where the backend has no captures.
+  bool take() {
+    if (!begin()) return false;
+    EXPECT_TRUE(reaches(CapturePhase::Taken));
+    EXPECT_TRUE(is_ok(release()));
+    EXPECT_TRUE(reaches(CapturePhase::Durable));
+    return true;
+  }
+
+  CaptureTicket ticket;
+
+ private:
+  Hosts& hosts_;
+  Driver& driver_;
+  VmSpec vm_;
+};
+
+TEST_P(DriverContract, AVmThatIsNotThereIsNotCaptured) {
+  const VmSpec none = vm();
+  const CaptureTicket ticket{kFirst, none.key(), hosts().new_file(), kWrite};
+  auto begun = at(0).begin_capture(ticket);
+  if (!begun && begun.error().code == Code::Unsupported) GTEST_SKIP() << begun.error().text();
+  EXPECT_TRUE(fails_with(begun, Code::NotFound));
+  auto known = at(0).capture(none.key());
+  ASSERT_TRUE(is_ok(known));
+  EXPECT_EQ(known->phase, CapturePhase::None);
+  EXPECT_TRUE(fails_with(at(0).release_capture(none.key(), kFirst), Code::NotFound));
+  EXPECT_TRUE(is_ok(at(0).drop_capture(none.key(), kFirst, ticket.path)));
+  CheckpointPart part;
+  part.vm = none.id;
+  part.uuid = none.uuid;
+  part.path = ticket.path;
+  EXPECT_TRUE(fails_with(at(0).load_capture(none, kFirst, part), Code::NotFound));
+}
+
+TEST_P(DriverContract, ACapturedVmStandsStillUntilItIsReleased) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  EXPECT_EQ(copy(0, made), Copy::Paused);
+  ASSERT_TRUE(part.begin()) << "twice is as good as once";
+  ASSERT_TRUE(part.reaches(CapturePhase::Taken));
+  hosts().wait(Milliseconds{500});  // what it had said already arrives
+  const double before = count(0, made);
+  hosts().wait(Milliseconds{1500});
+  EXPECT_EQ(count(0, made), before);
+  EXPECT_EQ(part.status().phase, CapturePhase::Taken) << "nobody released it";
+  auto released = part.release();
+  ASSERT_TRUE(is_ok(released));
+  EXPECT_GE(released->resumed, released->stopped);
+  EXPECT_TRUE(is_ok(part.release())) << "twice is as good as once";
+  expect_only_copy(0, made);
+  ASSERT_TRUE(part.reaches(CapturePhase::Durable));
+  part.kept();
+  expect_only_copy(0, made);
+}
+
+TEST_P(DriverContract, AVmGoesOnFromItsPartOnEitherHost) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  expect_alive(0, made);
+  const double before = count(0, made);
+  if (!part.take()) GTEST_SKIP() << "no captures";
+  const CheckpointPart kept = part.kept();
+  expect_alive(0, made);
+  EXPECT_TRUE(fails_with(at(0).load_capture(made, kFirst, kept), Code::FailedPrecondition))
+      << "the VM is here";
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  for (const int host : {1, 0}) {
+    ASSERT_TRUE(is_ok(at(host).load_capture(made, kFirst, kept)));
+    EXPECT_TRUE(is_ok(at(host).load_capture(made, kFirst, kept))) << "twice is as good as once";
+    EXPECT_EQ(copy(host, made), Copy::Paused) << "it stands still";
+    ASSERT_TRUE(is_ok(at(host).resume(made.key())));
+    EXPECT_TRUE(wait_until([&] { return count(host, made) >= before; }, kSoon)) << "it began anew";
+    expect_only_copy(host, made);
+    ASSERT_TRUE(is_ok(at(host).destroy(made.key())));
+  }
+}
+
+TEST_P(DriverContract, APartThatIsNotWhatWasKeptIsRefused) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.take()) GTEST_SKIP() << "no captures";
+  const CheckpointPart kept = part.kept();
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  CheckpointPart other = kept;
+  ++other.checksum;
+  EXPECT_TRUE(fails_with(at(1).load_capture(made, kFirst, other), Code::FailedPrecondition));
+  other = kept;
+  other.size = other.size + Bytes{1};
+  EXPECT_TRUE(fails_with(at(1).load_capture(made, kFirst, other), Code::FailedPrecondition));
+  other = kept;
+  other.uuid = other_incarnation(made).uuid;
+  EXPECT_TRUE(fails_with(at(1).load_capture(other_incarnation(made), kFirst, other),
+                         Code::FailedPrecondition));
+  EXPECT_EQ(copy(1, made), Copy::Absent);
+  ASSERT_TRUE(is_ok(at(1).load_capture(made, kFirst, kept)));
+}
+
+TEST_P(DriverContract, AVmThatNobodyReleasesGoesOnAndItsCaptureFails) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  part.ticket.hold_limit = Milliseconds{1500};
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  ASSERT_TRUE(part.reaches(CapturePhase::Failed));
+  EXPECT_FALSE(part.status().error.empty());
+  expect_only_copy(0, made);
+  EXPECT_TRUE(fails_with(part.release(), Code::FailedPrecondition));
+  // Its name is free again: there is no file.
+  Part again(hosts(), 0, made, kSecond);
+  again.ticket.path = part.ticket.path;
+  ASSERT_TRUE(again.take());
+  again.kept();
+}
+
+TEST_P(DriverContract, ADroppedCaptureLeavesNothing) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  EXPECT_TRUE(is_ok(part.drop()));
+  EXPECT_TRUE(is_ok(part.drop()));
+  expect_only_copy(0, made);
+  EXPECT_TRUE(fails_with(at(0).begin_capture(part.ticket), Code::FailedPrecondition))
+      << "a call that comes late";
+  expect_only_copy(0, made);
+  // Also one that is durable, and by another host.
+  Part whole(hosts(), 0, made, kSecond);
+  ASSERT_TRUE(whole.take());
+  const CheckpointPart kept = whole.kept();
+  EXPECT_TRUE(is_ok(at(1).drop_capture(made.key(), kSecond, kept.path)));
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  EXPECT_TRUE(fails_with(at(0).load_capture(made, kSecond, kept), Code::NotFound));
+}
+
+TEST_P(DriverContract, OneThingAtATimeIsDoneWithAVm) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  Part second(hosts(), 0, made, kSecond);
+  EXPECT_TRUE(fails_with(at(0).begin_capture(second.ticket), Code::Conflict));
+  EXPECT_TRUE(fails_with(at(0).resume(made.key()), Code::FailedPrecondition));
+  const MigrationTicket move = ticket(made);
+  auto endpoint = at(1).prepare_incoming(move);
+  ASSERT_TRUE(is_ok(endpoint));
+  EXPECT_TRUE(fails_with(at(0).begin_outgoing(move, *endpoint), Code::Conflict));
+  EXPECT_TRUE(is_ok(at(1).discard_incoming(made.key())));
+  EXPECT_TRUE(is_ok(part.drop()));
+  const VmSpec moving = half_way();
+  Part late(hosts(), 0, moving, kFirst);
+  EXPECT_TRUE(fails_with(at(0).begin_capture(late.ticket), Code::Conflict));
+  EXPECT_EQ(outgoing(0, moving).phase, OutgoingPhase::PreCopying);
+}
+
+TEST_P(DriverContract, AFileThatIsThereIsNotWrittenOver) {
+  const VmSpec made = started(0);
+  const VmSpec other = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.take()) GTEST_SKIP() << "no captures";
+  Part second(hosts(), 0, other, kFirst);
+  second.ticket.path = part.ticket.path;
+  EXPECT_TRUE(fails_with(at(0).begin_capture(second.ticket), Code::AlreadyExists));
+  expect_only_copy(0, other);
+  const CheckpointPart kept = part.kept();
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  EXPECT_TRUE(is_ok(at(1).load_capture(made, kFirst, kept)));
+}
+
+TEST_P(DriverContract, ARestartedAgentKnowsNoCaptureAndItsVmCanGoOn) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  ASSERT_TRUE(part.reaches(CapturePhase::Taken));
+  hosts().restart_agent(0);
+  auto known = at(0).capture(made.key());
+  ASSERT_TRUE(is_ok(known));
+  EXPECT_EQ(known->phase, CapturePhase::None);
+  EXPECT_TRUE(is_ok(at(0).drop_capture(made.key(), kFirst, part.ticket.path)));
+  EXPECT_TRUE(is_ok(at(0).resume(made.key())));
+  expect_only_copy(0, made);
+  Part next(hosts(), 0, made, kSecond);
+  next.ticket.path = part.ticket.path;
+  ASSERT_TRUE(next.take()) << "what the former agent's capture left behind is gone";
+}
+
+TEST_P(DriverContract, AVmThatEndsTakesItsCaptureWithIt) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.begin()) GTEST_SKIP() << "no captures";
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  ASSERT_TRUE(part.reaches(CapturePhase::Failed));
+  EXPECT_TRUE(fails_with(part.release(), Code::FailedPrecondition));
+  EXPECT_EQ(copy(0, made), Copy::Absent);
+}
+
+}  // namespace
+}  // namespace mare::contract
