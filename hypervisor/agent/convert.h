@@ -26,6 +26,9 @@ pb::OutgoingStatus to_wire(const OutgoingStatus& value);
 pb::ArrivalReport to_wire(const ArrivalReport& value);
 pb::MemoryProfileReply to_wire(const MemoryProfile& value);
 pb::LinkMeasurement to_wire(const LinkMeasurement& value);
+pb::CaptureTicket to_wire(const CaptureTicket& value);
+pb::CaptureStatus to_wire(const CaptureStatus& value);
+pb::CheckpointPart to_wire(const CheckpointPart& value);
 
 VmKey from_wire(const pb::VmKey& value);
 /// InvalidArgument for a MAC that is none; the rest has no wrong values.
@@ -41,6 +44,10 @@ Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value);
 ArrivalReport from_wire(const pb::ArrivalReport& value);
 MemoryProfile from_wire(const pb::MemoryProfileReply& value);
 LinkMeasurement from_wire(const pb::LinkMeasurement& value);
+CaptureTicket from_wire(const pb::CaptureTicket& value);
+/// Internal for a phase that this version does not know: guessing could let a VM go on too early.
+Result<CaptureStatus> from_wire(const pb::CaptureStatus& value);
+CheckpointPart from_wire(const pb::CheckpointPart& value);
 
 /// Our error as a status; the detail is for kErrorKey. Both are cut to what fits into a trailer.
 grpc::Status to_status(const Error& error);

@@ -142,4 +142,35 @@ grpc::Status Service::MeasureLink(Context* context, const pb::IncomingEndpoint* 
   return answer(context, driver_.measure_link({sink->uri()}), out);
 }
 
+grpc::Status Service::BeginCapture(Context* context, const pb::CaptureTicket* ticket,
+                                   pb::CaptureStatus* out) {
+  return answer(context, driver_.begin_capture(from_wire(*ticket)), out);
+}
+
+grpc::Status Service::Capture(Context* context, const pb::VmKey* vm, pb::CaptureStatus* out) {
+  return answer(context, driver_.capture(from_wire(*vm)), out);
+}
+
+grpc::Status Service::ReleaseCapture(Context* context, const pb::ReleaseCaptureRequest* request,
+                                     pb::CaptureStatus* out) {
+  return answer(
+      context,
+      driver_.release_capture(from_wire(request->vm()), CheckpointId{request->checkpoint()}), out);
+}
+
+grpc::Status Service::DropCapture(Context* context, const pb::DropCaptureRequest* request,
+                                  pb::Empty*) {
+  return answer(context,
+                driver_.drop_capture(from_wire(request->vm()), CheckpointId{request->checkpoint()},
+                                     request->path()));
+}
+
+grpc::Status Service::LoadCapture(Context* context, const pb::LoadCaptureRequest* request,
+                                  pb::Empty*) {
+  auto spec = from_wire(request->vm());
+  if (!spec) return refuse(context, spec.error());
+  return answer(context, driver_.load_capture(*spec, CheckpointId{request->checkpoint()},
+                                              from_wire(request->part())));
+}
+
 }  // namespace mare::agent

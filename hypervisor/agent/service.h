@@ -35,6 +35,12 @@ class Service final : public pb::Agent::Service {
   grpc::Status LookAnew(Context*, const pb::VmKey*, pb::LookReply*) override;
   grpc::Status OpenLinkSink(Context*, const pb::Empty*, pb::IncomingEndpoint*) override;
   grpc::Status MeasureLink(Context*, const pb::IncomingEndpoint*, pb::LinkMeasurement*) override;
+  grpc::Status BeginCapture(Context*, const pb::CaptureTicket*, pb::CaptureStatus*) override;
+  grpc::Status Capture(Context*, const pb::VmKey*, pb::CaptureStatus*) override;
+  grpc::Status ReleaseCapture(Context*, const pb::ReleaseCaptureRequest*,
+                              pb::CaptureStatus*) override;
+  grpc::Status DropCapture(Context*, const pb::DropCaptureRequest*, pb::Empty*) override;
+  grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::Empty*) override;
 
  private:
   Driver& driver_;

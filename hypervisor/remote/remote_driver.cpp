@@ -78,6 +78,42 @@ class RemoteDriver final : public Driver {
     return call(Kind::Save, &pb::Agent::Stub::Restore, request, &reply);
   }
 
+  Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
+    pb::CaptureStatus reply;
+    auto done = call(Kind::Change, &pb::Agent::Stub::BeginCapture, to_wire(ticket), &reply);
+    if (!done) return done.error();
+    return from_wire(reply);
+  }
+  Result<CaptureStatus> capture(const VmKey& vm) override {
+    return ask<CaptureStatus, pb::CaptureStatus>(&pb::Agent::Stub::Capture, to_wire(vm));
+  }
+  Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override {
+    pb::ReleaseCaptureRequest request;
+    *request.mutable_vm() = to_wire(vm);
+    request.set_checkpoint(checkpoint.value);
+    pb::CaptureStatus reply;
+    auto done = call(Kind::Change, &pb::Agent::Stub::ReleaseCapture, request, &reply);
+    if (!done) return done.error();
+    return from_wire(reply);
+  }
+  Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
+                      const std::string& path) override {
+    pb::DropCaptureRequest request;
+    *request.mutable_vm() = to_wire(vm);
+    request.set_checkpoint(checkpoint.value);
+    request.set_path(path);
+    return tell(&pb::Agent::Stub::DropCapture, request);
+  }
+  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                      const CheckpointPart& part) override {
+    pb::LoadCaptureRequest request;
+    *request.mutable_vm() = to_wire(vm);
+    request.set_checkpoint(checkpoint.value);
+    *request.mutable_part() = to_wire(part);
+    pb::Empty reply;
+    return call(Kind::Save, &pb::Agent::Stub::LoadCapture, request, &reply);
+  }
+
   Result<VmStatistics> statistics(const VmKey& vm) override {
     return ask<VmStatistics, pb::VmStatistics>(&pb::Agent::Stub::Statistics, to_wire(vm));
   }

@@ -69,6 +69,9 @@ TEST(Convert, EveryField) {
   expect_round_trip(full_arrival());
   expect_round_trip(full_profile());
   expect_round_trip(full_link());
+  expect_round_trip(full_capture_ticket());
+  expect_round_trip(full_capture());
+  expect_round_trip(full_part());
 }
 
 TEST(Convert, AbsentIsNotZero) {
@@ -96,6 +99,18 @@ TEST(Convert, EveryWord) {
     status.phase = phase;
     EXPECT_EQ(from_wire(to_wire(status))->phase, phase);
   }
+}
+
+TEST(Convert, EveryPhaseOfACapture) {
+  for (const auto phase : {CapturePhase::None, CapturePhase::Holding, CapturePhase::Taken,
+                           CapturePhase::Durable, CapturePhase::Failed}) {
+    auto status = full_capture();
+    status.phase = phase;
+    EXPECT_EQ(from_wire(to_wire(status))->phase, phase);
+  }
+  auto status = to_wire(full_capture());
+  status.set_phase("evaporating");
+  EXPECT_FALSE(from_wire(status).ok());
 }
 
 TEST(Convert, WordsOfAnotherVersion) {

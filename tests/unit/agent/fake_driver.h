@@ -23,6 +23,7 @@ class FakeDriver final : public Driver {
   ArrivalReport arrival_answer;
   MemoryProfile profile_answer;
   LinkMeasurement link_answer;
+  CaptureStatus capture_answer;
   /// Called first in every call, outside the mutex, with the method's name.
   std::function<void(const std::string&)> hook = [](const std::string&) {};
 
@@ -33,6 +34,9 @@ class FakeDriver final : public Driver {
   IncomingEndpoint endpoint;
   std::string path;
   std::optional<LimitAction> forced;
+  CaptureTicket capture_ticket;
+  CheckpointId checkpoint;
+  CheckpointPart part;
 
   Result<HostFacts> facts() override {
     return answer("facts", [&] { return facts_answer; });
@@ -60,6 +64,22 @@ class FakeDriver final : public Driver {
   }
   Status restore(const VmSpec& vm, const std::string& from) override {
     return done("restore", [&] { spec = vm, path = from; });
+  }
+  Result<CaptureStatus> begin_capture(const CaptureTicket& with) override {
+    return answer("begin_capture", [&] { return capture_ticket = with, capture_answer; });
+  }
+  Result<CaptureStatus> capture(const VmKey& vm) override {
+    return answer("capture", [&] { return key = vm, capture_answer; });
+  }
+  Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& of) override {
+    return answer("release_capture", [&] { return key = vm, checkpoint = of, capture_answer; });
+  }
+  Status drop_capture(const VmKey& vm, const CheckpointId& of, const std::string& from) override {
+    return done("drop_capture", [&] { key = vm, checkpoint = of, path = from; });
+  }
+  Status load_capture(const VmSpec& vm, const CheckpointId& of,
+                      const CheckpointPart& from) override {
+    return done("load_capture", [&] { spec = vm, checkpoint = of, part = from; });
   }
   Result<VmStatistics> statistics(const VmKey& vm) override {
     return answer("statistics", [&] { return key = vm, statistics_answer; });

@@ -122,6 +122,36 @@ TEST_F(Remote, WhatAForecastNeeds) {
                                                           "open_link_sink", "measure_link"}));
 }
 
+TEST_F(Remote, WhatACheckpointNeeds) {
+  fake_.capture_answer = full_capture();
+  const CheckpointId id{"ck-8"};
+  const auto begun = driver_->begin_capture(full_capture_ticket());
+  ASSERT_TRUE(begun.ok()) << begun.error().text();
+  EXPECT_TRUE(same(*begun, full_capture()));
+  EXPECT_TRUE(same(fake_.capture_ticket, full_capture_ticket()));
+  const auto status = driver_->capture(full_key());
+  ASSERT_TRUE(status.ok()) << status.error().text();
+  EXPECT_TRUE(same(*status, full_capture()));
+  const auto released = driver_->release_capture(full_key(), id);
+  ASSERT_TRUE(released.ok()) << released.error().text();
+  EXPECT_TRUE(same(*released, full_capture()));
+  EXPECT_EQ(fake_.checkpoint, id);
+  fake_.key = {};
+  fake_.checkpoint = {};
+  EXPECT_TRUE(driver_->drop_capture(full_key(), id, "/store/x").ok());
+  EXPECT_TRUE(same(fake_.key, full_key()));
+  EXPECT_EQ(fake_.checkpoint, id);
+  EXPECT_EQ(fake_.path, "/store/x");
+  fake_.checkpoint = {};
+  EXPECT_TRUE(driver_->load_capture(full_spec(), id, full_part()).ok());
+  EXPECT_TRUE(same(fake_.spec, full_spec()));
+  EXPECT_TRUE(same(fake_.part, full_part()));
+  EXPECT_EQ(fake_.checkpoint, id);
+  EXPECT_EQ(fake_.take_calls(),
+            (std::vector<std::string>{"begin_capture", "capture", "release_capture", "drop_capture",
+                                      "load_capture"}));
+}
+
 TEST_F(Remote, EveryCallWithAKey) {
   using Method = Status (Driver::*)(const VmKey&);
   const std::vector<std::pair<std::string, Method>> methods{

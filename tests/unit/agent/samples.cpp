@@ -221,4 +221,51 @@ bool same(const LinkMeasurement& a, const LinkMeasurement& b) {
   return std::tie(goodput, trip, sent) == std::tie(b.goodput, b.round_trip, b.sent);
 }
 
+CaptureTicket full_capture_ticket() {
+  return {CheckpointId{"ck-5"}, full_key(), "/store/\xff/demo-0", Milliseconds{61'000}};
+}
+
+CaptureStatus full_capture() {
+  CaptureStatus status;
+  status.phase = CapturePhase::Durable;
+  status.checkpoint = CheckpointId{"ck-6"};
+  status.error = "disk \xff is full";
+  status.stopped = WallTime{71};
+  status.resumed = WallTime{72};
+  status.size = Bytes{73};
+  status.checksum = 0xfedcba9876543210ULL;
+  return status;
+}
+
+CheckpointPart full_part() {
+  CheckpointPart part;
+  part.vm = VmId{"demo-3"};
+  part.uuid = "b7b8";
+  part.host = HostId{"h7"};
+  part.path = "/store/\xfe/demo-3";
+  part.size = Bytes{81};
+  part.checksum = 0xf123456789abcdefULL;
+  part.stopped = WallTime{82};
+  part.resumed = WallTime{83};
+  return part;
+}
+
+bool same(const CaptureTicket& a, const CaptureTicket& b) {
+  const auto& [checkpoint, vm, path, limit] = a;
+  return same(vm, b.vm) &&
+         std::tie(checkpoint, path, limit) == std::tie(b.checkpoint, b.path, b.hold_limit);
+}
+
+bool same(const CaptureStatus& a, const CaptureStatus& b) {
+  const auto& [phase, checkpoint, error, stopped, resumed, size, checksum] = a;
+  return std::tie(phase, checkpoint, error, stopped, resumed, size, checksum) ==
+         std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.size, b.checksum);
+}
+
+bool same(const CheckpointPart& a, const CheckpointPart& b) {
+  const auto& [vm, uuid, host, path, size, checksum, stopped, resumed] = a;
+  return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed) ==
+         std::tie(b.vm, b.uuid, b.host, b.path, b.size, b.checksum, b.stopped, b.resumed);
+}
+
 }  // namespace mare::agent::test

@@ -17,6 +17,9 @@ OutgoingStatus full_outgoing();
 ArrivalReport full_arrival();
 MemoryProfile full_profile();
 LinkMeasurement full_link();
+CaptureTicket full_capture_ticket();
+CaptureStatus full_capture();
+CheckpointPart full_part();
 
 bool same(const VmKey& a, const VmKey& b);
 bool same(const VmSpec& a, const VmSpec& b);
@@ -30,5 +33,8 @@ bool same(const OutgoingStatus& a, const OutgoingStatus& b);
 bool same(const ArrivalReport& a, const ArrivalReport& b);
 bool same(const MemoryProfile& a, const MemoryProfile& b);
 bool same(const LinkMeasurement& a, const LinkMeasurement& b);
+bool same(const CaptureTicket& a, const CaptureTicket& b);
+bool same(const CaptureStatus& a, const CaptureStatus& b);
+bool same(const CheckpointPart& a, const CheckpointPart& b);
 
 }  // namespace mare::agent::test

@@ -1,0 +1,74 @@
+#include "hypervisor/agent/convert.h"
+
+namespace mare::agent {
+
+pb::CaptureTicket to_wire(const CaptureTicket& value) {
+  pb::CaptureTicket out;
+  out.set_checkpoint(value.checkpoint.value);
+  *out.mutable_vm() = to_wire(value.vm);
+  out.set_path(value.path);
+  out.set_hold_limit_ms(value.hold_limit.count());
+  return out;
+}
+
+CaptureTicket from_wire(const pb::CaptureTicket& value) {
+  return {CheckpointId{value.checkpoint()}, from_wire(value.vm()), value.path(),
+          Milliseconds{value.hold_limit_ms()}};
+}
+
+pb::CaptureStatus to_wire(const CaptureStatus& value) {
+  pb::CaptureStatus out;
+  out.set_phase(std::string(to_string(value.phase)));
+  out.set_checkpoint(value.checkpoint.value);
+  out.set_error(value.error);
+  out.set_stopped_us(value.stopped.count());
+  out.set_resumed_us(value.resumed.count());
+  out.set_size_bytes(value.size.count);
+  out.set_checksum(value.checksum);
+  return out;
+}
+
+Result<CaptureStatus> from_wire(const pb::CaptureStatus& value) {
+  const auto phase = capture_phase_from(value.phase());
+  if (!phase) {
+    return make_error(Code::Internal, "the agent says that a capture is '" + value.phase() + "'",
+                      "install the same version on all hosts");
+  }
+  CaptureStatus out;
+  out.phase = *phase;
+  out.checkpoint = CheckpointId{value.checkpoint()};
+  out.error = value.error();
+  out.stopped = WallTime{value.stopped_us()};
+  out.resumed = WallTime{value.resumed_us()};
+  out.size = Bytes{value.size_bytes()};
+  out.checksum = value.checksum();
+  return out;
+}
+
+pb::CheckpointPart to_wire(const CheckpointPart& value) {
+  pb::CheckpointPart out;
+  out.set_vm(value.vm.value);
+  out.set_uuid(value.uuid);
+  out.set_host(value.host.value);
+  out.set_path(value.path);
+  out.set_size_bytes(value.size.count);
+  out.set_checksum(value.checksum);
+  out.set_stopped_us(value.stopped.count());
+  out.set_resumed_us(value.resumed.count());
+  return out;
+}
+
+CheckpointPart from_wire(const pb::CheckpointPart& value) {
+  CheckpointPart out;
+  out.vm = VmId{value.vm()};
+  out.uuid = value.uuid();
+  out.host = HostId{value.host()};
+  out.path = value.path();
+  out.size = Bytes{value.size_bytes()};
+  out.checksum = value.checksum();
+  out.stopped = WallTime{value.stopped_us()};
+  out.resumed = WallTime{value.resumed_us()};
+  return out;
+}
+
+}  // namespace mare::agent
