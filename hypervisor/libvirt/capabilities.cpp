@@ -60,6 +60,10 @@ std::string why_no_live_migration(bool accelerated, unsigned long qemu_version) 
          "(bookworm-backports has 10.0), or move the VM with save and restore";
 }
 
+bool captures_by_copy_on_write(unsigned long qemu_version, bool userfaultfd) {
+  return qemu_version >= 9'000'000 && userfaultfd;
+}
+
 std::vector<Strategy> strategies_of(const Machinery& machinery) {
   // A VM that stands still loses no page, whatever QEMU makes of its log of dirty ones.
   std::vector<Strategy> out{Strategy::StopAndCopy};

@@ -18,6 +18,10 @@ bool kvm_is_usable();
 /// dirty pages of TCG guests (fixed upstream by commit 03bfc2188f06).
 std::string why_no_live_migration(bool accelerated, unsigned long qemu_version);
 
+/// Can a running guest's state be taken by copy-on-write? A QEMU before 9.0 lets a VM that was
+/// paused before go on by itself, whatever others of its gang do.
+bool captures_by_copy_on_write(unsigned long qemu_version, bool userfaultfd);
+
 struct Machinery {
   bool accelerated = false;
   unsigned long qemu = 0;  // packed versions

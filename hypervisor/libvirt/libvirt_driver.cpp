@@ -9,6 +9,8 @@
 #include "hypervisor/libvirt/admission.h"
 #include "hypervisor/libvirt/arrivals.h"
 #include "hypervisor/libvirt/capabilities.h"
+#include "hypervisor/libvirt/capture_file.h"
+#include "hypervisor/libvirt/captures.h"
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/console.h"
 #include "hypervisor/libvirt/copies.h"
@@ -34,6 +36,16 @@ Error busy_migrating(const VmKey& vm) {
                     "wait for the migration or cancel it");
 }
 
+Error held_for_capture(const VmKey& vm) {
+  return make_error(Code::FailedPrecondition,
+                    "VM '" + vm.id.value + "' stands still for a checkpoint", "wait for it");
+}
+
+Error being_captured(const VmKey& vm) {
+  return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being captured",
+                    "wait for the checkpoint");
+}
+
 std::string mib(Bytes bytes) {
   return std::to_string(bytes.count >> 20U) + " MiB";
 }
@@ -52,7 +64,9 @@ class LibvirtDriver final : public Driver {
             clock, log),
         sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
-        outgoing_(connection_, clock, log) {}
+        outgoing_(connection_, clock, log),
+        captures_(
+            connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log) {}
 
   ~LibvirtDriver() override {
     connection_.stop_events();
@@ -158,6 +172,7 @@ class LibvirtDriver final : public Driver {
     auto seen = observe_domain(domain->get());
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent) return no_copy(vm);
+    if (captures_.holds(vm.uuid)) return held_for_capture(vm);
     if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
     if (seen->copy == Copy::Paused) return ok_status();
     if (virDomainSuspend(domain->get()) == 0) return ok_status();
@@ -171,6 +186,7 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent) return no_copy(vm);
     if (seen->copy == Copy::Running) return ok_status();
+    if (captures_.holds(vm.uuid)) return held_for_capture(vm);
     if (auto fed = check_fed(vm, domain->get()); !fed) return fed;
     // The other end may run it at any moment.
     if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
@@ -187,6 +203,7 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent) return no_copy(vm);
     if (seen->sending || seen->copy == Copy::Incoming) return busy_migrating(vm);
+    if (captures_.active(vm.uuid)) return being_captured(vm);
     // A connection of its own: writing the memory takes long.
     auto connection = open_connection(options_.uri);
     if (!connection) return connection.error();
@@ -208,10 +225,58 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    Status restored = restore_admitted(vm, path);
+    Status restored = restore_admitted(vm, path, VIR_DOMAIN_SAVE_RUNNING);
     admission_.release(vm.uuid);
     if (restored) watching_.watch(vm.uuid);
     return restored;
+  }
+
+  Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
+    const VmKey& vm = ticket.vm;
+    if (auto known = captures_.known(ticket)) return *known;
+    auto domain = find(vm);
+    if (!domain) return domain.error();
+    auto seen = observe_domain(domain->get());
+    if (!seen) return seen.error();
+    if (seen->sending) {
+      return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being migrated");
+    }
+    if (seen->copy == Copy::Absent || seen->copy == Copy::Incoming) return no_copy(vm);
+    if (seen->copy == Copy::Paused) {
+      return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is paused",
+                        "resume it first");
+    }
+    // Its log and QEMU's own write protection would be in each other's way.
+    watching_.back_off(vm.uuid);
+    auto begun = captures_.begin(ticket, domain->get(), copies_on_write());
+    if (!begun) watching_.watch(vm.uuid);
+    return begun;
+  }
+  Result<CaptureStatus> capture(const VmKey& vm) override { return captures_.status(vm); }
+  Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override {
+    return captures_.release(vm, checkpoint);
+  }
+  Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
+                      const std::string& path) override {
+    return captures_.drop(vm, checkpoint, path);
+  }
+
+  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                      const CheckpointPart& part) override {
+    auto seen = observe(vm.key());
+    if (!seen) return seen.error();
+    if (seen->copy != Copy::Absent) {
+      return captures_.was_loaded(vm.uuid, checkpoint) ? ok_status() : Status(has_copy(*seen));
+    }
+    if (auto good = check_file(part.path, part.size, part.checksum); !good) return good;
+    auto fresh = admit(vm);
+    if (!fresh) return fresh.error();
+    Status loaded = restore_admitted(vm, part.path, VIR_DOMAIN_SAVE_PAUSED);
+    admission_.release(vm.uuid);
+    if (!loaded) return loaded;
+    captures_.note_loaded(vm.uuid, checkpoint);
+    watching_.watch(vm.uuid);
+    return ok_status();
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {
@@ -279,6 +344,7 @@ class LibvirtDriver final : public Driver {
     if (seen->post_copy == PostCopy::Broken) {
       return outgoing_.mend(ticket, *route, why_no_mending());
     }
+    if (captures_.active(vm.uuid)) return being_captured(vm);
     if (seen->sending || outgoing_.running(vm.uuid)) {
       return make_error(Code::Conflict, "VM '" + vm.id.value + "' is being migrated already");
     }
@@ -408,6 +474,9 @@ class LibvirtDriver final : public Driver {
   Result<VmProcess> locate_vm(const std::string& uuid) {
     if (outgoing_.running(uuid)) {
       return make_error(Code::FailedPrecondition, "it is being migrated");
+    }
+    if (captures_.active(uuid)) {
+      return make_error(Code::FailedPrecondition, "it is being captured");
     }
     auto connection = connection_.get();
     if (!connection) return connection.error();
@@ -603,7 +672,15 @@ class LibvirtDriver final : public Driver {
     return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be started"));
   }
 
-  Status restore_admitted(const VmSpec& vm, const std::string& path) {
+  bool copies_on_write() {
+    auto connection = connection_.get();
+    unsigned long qemu = 0;
+    if (!connection || virConnectGetVersion(connection->get(), &qemu) != 0) return false;
+    return captures_by_copy_on_write(qemu, machinery_.userfaultfd);
+  }
+
+  /// `how`: running or paused, by libvirt's flags.
+  Status restore_admitted(const VmSpec& vm, const std::string& path, unsigned how) {
     std::error_code unreadable;
     if (!std::filesystem::exists(path, unreadable)) {
       return make_error(Code::NotFound, "no file " + path + " is on this host");
@@ -622,8 +699,7 @@ class LibvirtDriver final : public Driver {
     const std::string here =
         retarget(xml, options_.bridge, consoles_.path(vm.id), watching_.preload());
     if (virDomainRestoreFlags(connection->get(), path.c_str(),
-                              here.empty() ? nullptr : here.c_str(),
-                              VIR_DOMAIN_SAVE_RUNNING) == 0) {
+                              here.empty() ? nullptr : here.c_str(), how) == 0) {
       return ok_status();
     }
     return unless_running(vm.key(),
@@ -680,6 +756,7 @@ class LibvirtDriver final : public Driver {
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
   Outgoing outgoing_;
+  Captures captures_;
 };
 
 }  // namespace

@@ -1,0 +1,108 @@
+// Captures of VMs on this host: a thread for each, which has QEMU send the VM's state into a pipe,
+// and another that writes what comes out of it into the file.
+//
+// With copy-on-write (QEMU's background-snapshot, userfaultfd) the state is taken as soon as the
+// memory is write-protected, within milliseconds, and the VM may go on while it is sent. The VM is
+// paused by us before, not by QEMU for the snapshot: QEMU would let it go on at once, and the other
+// VMs of the gang may not have stopped yet. Since 9.0 QEMU leaves a VM paused that was. Elsewhere
+// the VM stands still until all of it is sent.
+//
+// What survives: nothing. A new agent knows of no capture, the pipe's end makes QEMU give up, and
+// drop() clears away the rest.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "hypervisor/driver.h"
+#include "hypervisor/libvirt/capture_file.h"
+#include "hypervisor/libvirt/connection.h"
+
+namespace mare::libvirt {
+
+/// How far QEMU is, from its reply to query-migrate. Pure.
+enum class SendPhase : std::uint8_t { Preparing, Sending, Sent, Broken };
+/// `copy_on_write`: pages are counted only after all memory was write-protected.
+SendPhase send_phase(const std::string& query_migrate);
+
+class Captures {
+ public:
+  /// `over`: a capture of that VM has ended, in whatever way; on a thread of its own.
+  Captures(Connection& connection, std::function<void(const std::string& uuid)> over, Clock& clock,
+           Log& log);
+  /// Leaves VMs and QEMUs as they are.
+  ~Captures();
+  Captures(const Captures&) = delete;
+  Captures& operator=(const Captures&) = delete;
+
+  /// Driver::begin_capture() of a VM that runs here and is on no way.
+  Result<CaptureStatus> begin(const CaptureTicket& ticket, virDomainPtr domain, bool copy_on_write);
+  /// What begin() would answer without doing anything; nothing if it would do something.
+  std::optional<Result<CaptureStatus>> known(const CaptureTicket& ticket);
+  CaptureStatus status(const VmKey& vm);
+  Result<CaptureStatus> release(const VmKey& vm, const CheckpointId& checkpoint);
+  Status drop(const VmKey& vm, const CheckpointId& checkpoint, const std::string& path);
+  /// Is one of that VM not over?
+  bool active(const std::string& uuid);
+  /// Does that VM stand still for one?
+  bool holds(const std::string& uuid);
+  /// A VM was made from its part of a checkpoint, by this process.
+  void note_loaded(const std::string& uuid, const CheckpointId& from);
+  bool was_loaded(const std::string& uuid, const CheckpointId& from);
+
+ private:
+  struct Job {
+    CaptureTicket ticket;
+    CaptureStatus status;
+    bool copy_on_write = false;
+    bool releasing = false;  // asked for; the hold limit is off
+    bool released = false;   // the VM was told to go on
+    bool dropped = false;    // to be ended
+    bool written = false;    // its file is whole
+    bool over = false;       // its thread does nothing more
+    MonotonicTime began{0};
+    std::unique_ptr<CaptureFile> file;
+    std::thread thread;
+  };
+  using JobPtr = std::shared_ptr<Job>;
+
+  // On the capture's thread.
+  void run(const JobPtr& job);
+  Status capture(Job& job, virDomainPtr domain);
+  Status start_sending(Job& job, virDomainPtr domain, int pipe_end);
+  Status follow(Job& job, virDomainPtr domain);
+  Status read_all(Job& job, int pipe_end, std::atomic<bool>& stop);
+  /// An error when it is to end now.
+  Status check_wanted(Job& job);
+  void taken(Job& job);
+  Status wait_for_release(Job& job);
+  void fail(Job& job, virDomainPtr domain, const Error& why);
+  void stop_sending(virDomainPtr domain);
+
+  bool is_active_locked(const std::string& uuid) const;
+  Error failed_locked(const Job& job) const;
+  void clear_leftovers(const VmKey& vm);
+  void join(JobPtr job);
+
+  Connection& connection_;
+  const std::function<void(const std::string& uuid)> over_;
+  Clock& clock_;
+  Log& log_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  std::map<std::string, JobPtr> jobs_;                        // by uuid
+  std::map<std::string, CheckpointId> loaded_;                // by uuid
+  std::deque<std::pair<std::string, CheckpointId>> dropped_;  // the last ones
+};
+
+}  // namespace mare::libvirt
