@@ -98,6 +98,15 @@ Status put_job(store::Transaction& tx, const Clock& clock, const Job& job) {
                        {"reason", job.reason}}));
 }
 
+Status put_checkpoint(store::Transaction& tx, const Clock& clock, const Checkpoint& checkpoint) {
+  if (auto done = tx.put(checkpoint); !done) return done;
+  return emit(tx, clock, "job", checkpoint.job.value, "checkpoint.state",
+              text_of({{"checkpoint", checkpoint.id.value},
+                       {"state", to_string(checkpoint.state)},
+                       {"size_bytes", checkpoint.size.count},
+                       {"pause_us", checkpoint.pause.count()}}));
+}
+
 Status put_forecast(store::Transaction& tx, const Clock& clock, const Forecast& forecast) {
   if (auto done = tx.put(forecast); !done) return done;
   return emit(
@@ -122,8 +131,9 @@ Result<Operation> insert_operation(store::Transaction& tx, const Clock& clock, O
   draft.id = OperationId{"op-" + std::to_string(*number)};
   draft.created = clock.wall_now();
   draft.attempt = 1;
-  draft.state = "Planned";
-  if (draft.kind == OperationKind::JobRun) draft.state = "Queued";
+  if (draft.state.empty()) {
+    draft.state = draft.kind == OperationKind::JobRun ? "Queued" : "Planned";
+  }
   if (draft.request.empty()) draft.request = "{}";
   if (auto done = tx.insert(draft); !done) return done.error();
   const OperationEvent line{0, draft.id, draft.created, "", "Submit", draft.state, ""};

@@ -69,11 +69,14 @@ Status emit(store::Transaction& tx, const Clock& clock, const std::string& topic
 Status put_host(store::Transaction& tx, const Clock& clock, const Host& host);
 Status put_vm(store::Transaction& tx, const Clock& clock, const Vm& vm);
 Status put_job(store::Transaction& tx, const Clock& clock, const Job& job);
+/// Told as an event of its job.
+Status put_checkpoint(store::Transaction& tx, const Clock& clock, const Checkpoint& checkpoint);
 Status put_forecast(store::Transaction& tx, const Clock& clock, const Forecast& forecast);
 Status put_pool(store::Transaction& tx, const Clock& clock, const Pool& pool,
                 const std::string& what);
 
-/// Inserts an operation with its first history line and event. Fills in id and creation time.
+/// Inserts an operation with its first history line and event. Fills in id, creation time and, if
+/// it has none, its first state.
 Result<Operation> insert_operation(store::Transaction& tx, const Clock& clock, Operation draft);
 
 /// Runs a read query and hands out its value.

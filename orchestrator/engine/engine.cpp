@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "orchestrator/engine/checkpoint_keeper.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_monitor.h"
 #include "orchestrator/engine/job_output.h"
@@ -11,6 +12,7 @@
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/task.h"
+#include "orchestrator/model/checkpoint_lifecycles.h"
 #include "orchestrator/model/migration_state.h"
 
 namespace mare::engine {
@@ -33,7 +35,8 @@ class Engine::Impl {
                  {},
                  {},
                  {}},
-        monitor_(context_) {
+        monitor_(context_),
+        keeper_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
   }
@@ -135,6 +138,7 @@ class Engine::Impl {
     if (!beating_) {
       beating_ = true;
       monitor_.beat();
+      keeper_.beat();
     }
     last_step_.store(context_.ports.clock.now().count());
     for (auto& message : context_.inbox->take()) message();
@@ -224,12 +228,19 @@ class Engine::Impl {
       case OperationKind::JobRun:
       case OperationKind::ForecastMake:
       case OperationKind::PlanDrain:
+      case OperationKind::CheckpointTake:
         return ok_status();
+      case OperationKind::CheckpointRestore:
+        if (operation.state == to_string(CheckpointRestoreState::Planned)) return ok_status();
+        return make_error(Code::FailedPrecondition,
+                          operation.id.value + " has ended what was left of the job's VMs",
+                          "wait for it, then cancel the job");
     }
     return ok_status();
   }
 
   HostMonitor monitor_;
+  CheckpointKeeper keeper_;
   bool beating_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
@@ -270,6 +281,12 @@ Result<Operation> Engine::submit(const DrainForecastRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const JobSubmitRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const CheckpointRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const RestartRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::cancel(const OperationId& id) {

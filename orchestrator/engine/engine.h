@@ -85,6 +85,13 @@ struct Settings {
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
+  /// As all hosts see it: storage that they share.
+  std::string checkpoints_directory = "/var/lib/mare/checkpoints";
+  Milliseconds capture_poll{5};         // while VMs stand still
+  Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
+  Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails
+  Seconds checkpoint_timeout{600};
+  Seconds host_mtbf{180.0 * 86400};  // believed of a host before any has failed
 };
 
 struct Ports {
@@ -124,6 +131,8 @@ class Engine {
   Result<Operation> submit(const DrainForecastRequest& request);
   /// The operation's target is the new job's id.
   Result<Operation> submit(const JobSubmitRequest& request);
+  Result<Operation> submit(const CheckpointRequest& request);
+  Result<Operation> submit(const RestartRequest& request);
   /// FailedPrecondition when it is too late (a migration that switches) or it has ended.
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.

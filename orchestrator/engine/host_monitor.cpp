@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+
+#include "orchestrator/model/checkpoint_lifecycles.h"
 
 namespace mare::engine {
 namespace {
@@ -76,6 +79,7 @@ void HostMonitor::missed(const HostId& id, const Error& error) {
   auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
   if (!host || host->health == HostHealth::Down) return;
   host->health = HostHealth::Down;
+  ++host->failures;
   host->health_reason = error.text();
   auto kept = context_.ports.store.write([&](store::Transaction& tx) -> Status {
     auto vms = tx.vms_on(id);
@@ -129,6 +133,7 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
   struct Rows {
     std::vector<Vm> vms;
     std::vector<Operation> unfinished;
+    std::set<VmId> restoring;  // their jobs go back to a checkpoint
   };
   auto rows = query<Rows>(context_.ports.store, [](const store::Reader& r) -> Result<Rows> {
     auto vms = r.vms();
@@ -138,10 +143,19 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
     filter.limit = 100000;
     auto unfinished = r.operations(filter);
     if (!unfinished) return unfinished.error();
-    return Rows{std::move(*vms), std::move(*unfinished)};
+    Rows out{std::move(*vms), std::move(*unfinished), {}};
+    for (const auto& operation : out.unfinished) {
+      if (operation.kind != OperationKind::CheckpointRestore) continue;
+      if (operation.state == to_string(CheckpointRestoreState::Planned)) continue;
+      auto job = r.job(JobId{operation.target});
+      if (!job) return job.error();
+      out.restoring.insert(job->vms.begin(), job->vms.end());
+    }
+    return out;
   });
   if (!rows) return;
   const auto held = [&](const VmId& id) {
+    if (rows->restoring.contains(id)) return true;
     return std::any_of(rows->unfinished.begin(), rows->unfinished.end(), [&](const Operation& o) {
       // A migration that waits for its turn has touched nothing, and may wait for long.
       const bool waits =

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <set>
 
+#include "orchestrator/engine/checkpoint_timer.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/job_output.h"
 #include "orchestrator/engine/spec.h"
+#include "orchestrator/model/checkpoint_lifecycles.h"
 
 namespace mare::engine {
 namespace {
@@ -25,6 +27,7 @@ class JobRun final : public Task {
   void enter(bool /*recovered*/) override {
     auto row = query<Job>(store(), [&](const store::Reader& r) { return r.job(id()); });
     if (!row) return again();
+    if (row->restarts != job_.restarts) forget_former_life();
     job_ = *row;
     switch (state()) {
       case JobRunState::Queued:
@@ -43,7 +46,7 @@ class JobRun final : public Task {
     if (state() == JobRunState::Queued) return wait_for_vms();
     // While Starting the launch may be on its way: its answer comes first, or it could begin after
     // its end.
-    if (state() == JobRunState::Running) stop();
+    if (state() == JobRunState::Running && !restoring()) stop();
   }
 
  private:
@@ -128,8 +131,29 @@ class JobRun final : public Task {
     run_ = make_run(job_, vms, settings());
     if (state() == JobRunState::Starting) return launch();
     if (state() == JobRunState::Stopping) return ask_to_end();
+    if (restoring()) return again(settings().job_poll);
     if (operation().cancel_requested) return stop();
     poll();
+  }
+
+  /// Its VMs are on their way back to a checkpoint: what a guest says now is of no life that
+  /// counts.
+  bool restoring() const {
+    auto holder = query<std::optional<Operation>>(
+        store(), [&](const store::Reader& r) { return r.unfinished("checkpoint", id().value); });
+    return holder && *holder && (*holder)->kind == OperationKind::CheckpointRestore &&
+           (*holder)->state != to_string(CheckpointRestoreState::Planned);
+  }
+  /// Since this was asked of a guest, too.
+  bool restored_since() const {
+    auto row = query<Job>(store(), [&](const store::Reader& r) { return r.job(id()); });
+    return row && row->restarts != job_.restarts;
+  }
+  void forget_former_life() {
+    killed_ = false;
+    output_tries_ = 0;
+    lost_.clear();
+    silent_since_.reset();
   }
 
   void launch() {
@@ -164,6 +188,7 @@ class JobRun final : public Task {
   }
 
   void on_polled(Polled polled) {
+    if (restoring() || restored_since()) return again(settings().job_poll);
     if (polled.output && *polled.output != job_.output_bytes) {
       job_.output_bytes = *polled.output;
       (void)store().write([&](store::Transaction& tx) { return tx.put(job_); });
@@ -201,7 +226,17 @@ class JobRun final : public Task {
     if (state() == JobRunState::Stopping && in_state() > kKillPatience) {
       return fail(make_error(Code::Internal, "mpirun could not be ended"));
     }
+    if (state() == JobRunState::Running) take_checkpoint();
     after(settings().job_poll, [this] { poll(); });
+  }
+
+  void take_checkpoint() {
+    auto due = query<bool>(store(), [&](const store::Reader& r) {
+      return checkpoint_is_due(r, settings(), job_, clock().wall_now());
+    });
+    if (!due || !*due) return;
+    // Refused while a restart waits: the next look asks again.
+    (void)start_child(context_, CheckpointRequest{job_.id}, operation().id);
   }
 
   /// mpirun may wait for ever for a rank whose VM is gone.

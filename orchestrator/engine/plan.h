@@ -24,6 +24,18 @@ Result<Operation> plan(store::Transaction& tx, Context& context,
                        const DrainForecastRequest& request,
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const CheckpointRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const RestartRequest& request,
+                       const std::optional<OperationId>& parent = {});
+
+/// Conflict while a checkpoint of a job that has ranks on that VM is being taken, or the job goes
+/// back to one. One that only waits for its moment holds nothing.
+Status check_not_in_checkpoint(const store::Reader& reader, const Vm& vm);
+/// Who works on a VM of the job, in words; "" if nobody does. A migration that waits for its turn
+/// has touched nothing.
+Result<std::string> who_works_on(const store::Reader& reader, const Job& job);
+Status check(const CheckpointPlan& plan);
 
 /// A host that can take this running VM: the wanted one, or the one that placement chooses.
 Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,

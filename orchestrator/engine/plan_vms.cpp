@@ -113,6 +113,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRe
   if (vm->state != VmState::Stopped && vm->state != VmState::Failed) {
     return wrong_state(*vm, "stopped");
   }
+  if (auto free = check_not_in_checkpoint(tx, *vm); !free) return free.error();
   if (request.host) {
     if (auto fits = check_destination(tx, *vm, *request.host); !fits) {
       Error error = fits.error();
@@ -139,6 +140,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopReq
                       "VM '" + request.id.value + "' runs a rank of " + jobs->front().id.value,
                       "cancel the job first, or stop with force: the job will fail");
   }
+  if (auto free = check_not_in_checkpoint(tx, *vm); !free) return free.error();
   Operation draft;
   draft.kind = OperationKind::VmStop;
   draft.target = request.id.value;
@@ -163,6 +165,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   if (auto good = check(request.timing); !good) return good.error();
   const Sending sending = sending_for(policy);
   // Who holds the VM is the better answer than what state that holder has put it into.
+  if (auto free = check_not_in_checkpoint(tx, *vm); !free) return free.error();
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
   if (!*holder && vm->state != VmState::Running) return wrong_state(*vm, "running");
@@ -237,6 +240,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
                            " VMs and a rank takes one",
                        "give at most " + std::to_string(pool->size) + ", or use a larger pool");
   }
+  if (auto good = check(request.checkpoints); !good) return good.error();
   auto holder = tx.unfinished("pool", request.pool.value);
   if (!holder) return holder.error();
   if (*holder && (*holder)->kind == OperationKind::PoolDelete) {
@@ -255,6 +259,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
   job.command = request.command;
   job.environment = request.environment;
   job.ranks = request.ranks;
+  job.checkpoints = request.checkpoints;
   job.created = context.ports.clock.wall_now();
   if (auto done = put_job(tx, context.ports.clock, job); !done) return done.error();
   Operation draft;

@@ -7,6 +7,7 @@
 
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
 
 namespace mare::engine {
@@ -72,6 +73,17 @@ struct JobSubmitRequest {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // "K=V"
   int ranks = 1;
+  CheckpointPlan checkpoints = {};
+};
+/// Of a running job.
+struct CheckpointRequest {
+  JobId job;
+};
+/// The whole job goes on from a checkpoint, also one that has ended; what it did since is undone.
+struct RestartRequest {
+  JobId job;
+  std::optional<CheckpointId> checkpoint;  // none: the newest
+  std::vector<HostId> hosts;               // limited to these; empty: those of its pool
 };
 
 }  // namespace mare::engine

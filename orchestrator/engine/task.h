@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "orchestrator/engine/context.h"
 #include "orchestrator/model/lifecycles.h"
@@ -69,14 +71,43 @@ class Task : public std::enable_shared_from_this<Task> {
   /// The same for a driver's call; a host without a driver answers at once.
   template <typename R>
   void call_host(const HostId& host, std::function<R(Driver&)> work, std::function<void(R)> then) {
+    call_host<R>("host/" + host.value, host, std::move(work), std::move(then));
+  }
+  template <typename R>
+  void call_host(const std::string& lane, const HostId& host, std::function<R(Driver&)> work,
+                 std::function<void(R)> then) {
     auto driver = context_.driver_of(host);
     if (!driver) {
       soon([then, error = driver.error()] { then(R(error)); });
       return;
     }
     call<R>(
-        "host/" + host.value, [driver = *driver, work = std::move(work)] { return work(*driver); },
+        lane, [driver = *driver, work = std::move(work)] { return work(*driver); },
         std::move(then));
+  }
+  /// Calls hosts for several VMs at once, each in a lane of its own, so that none waits for
+  /// another. `then` gets the answers, in the order of the calls, when all are there.
+  template <typename R>
+  struct GangCall {
+    VmId vm;
+    HostId host;
+    std::function<R(Driver&)> work;
+  };
+  template <typename R>
+  void call_gang(const std::vector<GangCall<R>>& calls,
+                 std::function<void(const std::vector<R>&)> then) {
+    auto answers = std::make_shared<std::vector<std::optional<R>>>(calls.size());
+    auto left = std::make_shared<std::size_t>(calls.size());
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      call_host<R>("gang/" + calls[i].vm.value, calls[i].host, calls[i].work,
+                   [i, answers, left, then](R answer) {
+                     answers->at(i) = std::move(answer);
+                     if (--*left > 0) return;
+                     std::vector<R> all;
+                     for (auto& one : *answers) all.push_back(std::move(*one));
+                     then(all);
+                   });
+    }
   }
   /// Later, on this thread, unless the state changed meanwhile.
   void after(std::chrono::nanoseconds delay, std::function<void()> what);
@@ -126,5 +157,7 @@ std::shared_ptr<Task> make_vm_migrate(Context& context, const Operation& operati
 std::shared_ptr<Task> make_job_run(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_forecast(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_plan_drain(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation);
 
 }  // namespace mare::engine

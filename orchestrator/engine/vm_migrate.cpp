@@ -6,6 +6,9 @@
 #include "orchestrator/policy/replay.h"
 
 namespace mare::engine {
+namespace {
+constexpr auto kLookForCheckpoint = std::chrono::milliseconds{300};
+}
 
 void VmMigrate::enter(bool recovered) {
   if (!load()) return again();
@@ -83,8 +86,22 @@ Result<MigrationTicket> VmMigrate::ticket() {
 
 void VmMigrate::reserve() {
   if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
+  // A checkpoint of its job takes seconds; nothing of this move has begun.
+  const Status free =
+      store().read([&](const store::Reader& r) { return check_not_in_checkpoint(r, vm_); });
+  if (!free) {
+    return after(kLookForCheckpoint, [this] {
+      if (!load()) return again();
+      reserve();
+    });
+  }
   // The forecast took its time, and a host may have gone silent meanwhile.
   if (vm_.state != VmState::Running) return refuse(wrong_state(vm_, "running"));
+  if (vm_.host != migration_.source) {
+    return refuse(make_error(Code::FailedPrecondition,
+                             "VM '" + vm_.id.value + "' is not on host '" +
+                                 migration_.source.value + "' any more: its job was put back"));
+  }
   auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
   if (!spec) return refuse(spec.error());
   Error refusal;

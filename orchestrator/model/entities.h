@@ -1,4 +1,5 @@
-// What Maré knows about: hosts, pools, VMs, jobs, operations, migrations. Values only.
+// What Maré knows about: hosts, pools, VMs, jobs, operations, migrations. Values only. Checkpoints
+// have a header of their own.
 // The store keeps them, the engine changes them, the REST API shows them.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/net.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
 #include "orchestrator/model/states.h"
 
@@ -33,6 +35,7 @@ struct Host {
   std::string dirty_log = {};             // how it watches the memory of VMs; "" if it can't
   std::string dirty_log_why = {};         // and then why not
   bool migration_tls = false;             // it sends and takes encrypted pages only
+  int failures = 0;                       // times that it went silent, since it was added
 };
 
 struct Pool {
@@ -79,6 +82,8 @@ struct Job {
   WallTime created{0};
   WallTime started{0};
   WallTime ended{0};
+  CheckpointPlan checkpoints = {};
+  int restarts = 0;  // times that it went back to a checkpoint
 };
 
 /// A persisted unit of work.

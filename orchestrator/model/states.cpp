@@ -23,17 +23,20 @@ constexpr std::array kJobState{
     Name<JobState>{JobState::Queued, "queued"},   Name<JobState>{JobState::Starting, "starting"},
     Name<JobState>{JobState::Running, "running"}, Name<JobState>{JobState::Succeeded, "succeeded"},
     Name<JobState>{JobState::Failed, "failed"},   Name<JobState>{JobState::Cancelled, "cancelled"}};
-constexpr std::array kKind{Name<OperationKind>{OperationKind::HostAdd, "host.add"},
-                           Name<OperationKind>{OperationKind::HostRemove, "host.remove"},
-                           Name<OperationKind>{OperationKind::HostDrain, "host.drain"},
-                           Name<OperationKind>{OperationKind::PoolCreate, "pool.create"},
-                           Name<OperationKind>{OperationKind::PoolDelete, "pool.delete"},
-                           Name<OperationKind>{OperationKind::VmStart, "vm.start"},
-                           Name<OperationKind>{OperationKind::VmStop, "vm.stop"},
-                           Name<OperationKind>{OperationKind::VmMigrate, "vm.migrate"},
-                           Name<OperationKind>{OperationKind::JobRun, "job.run"},
-                           Name<OperationKind>{OperationKind::ForecastMake, "forecast.make"},
-                           Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"}};
+constexpr std::array kKind{
+    Name<OperationKind>{OperationKind::HostAdd, "host.add"},
+    Name<OperationKind>{OperationKind::HostRemove, "host.remove"},
+    Name<OperationKind>{OperationKind::HostDrain, "host.drain"},
+    Name<OperationKind>{OperationKind::PoolCreate, "pool.create"},
+    Name<OperationKind>{OperationKind::PoolDelete, "pool.delete"},
+    Name<OperationKind>{OperationKind::VmStart, "vm.start"},
+    Name<OperationKind>{OperationKind::VmStop, "vm.stop"},
+    Name<OperationKind>{OperationKind::VmMigrate, "vm.migrate"},
+    Name<OperationKind>{OperationKind::JobRun, "job.run"},
+    Name<OperationKind>{OperationKind::ForecastMake, "forecast.make"},
+    Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"},
+    Name<OperationKind>{OperationKind::CheckpointTake, "checkpoint.take"},
+    Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},

@@ -32,8 +32,10 @@ enum class OperationKind : std::uint8_t {
   VmStop,
   VmMigrate,
   JobRun,
-  ForecastMake,  // of a VM: what a move of it would cost
-  PlanDrain,     // of a host: the same of every VM that it has
+  ForecastMake,       // of a VM: what a move of it would cost
+  PlanDrain,          // of a host: the same of every VM that it has
+  CheckpointTake,     // of a job, as the next one: one at a time by their common noun
+  CheckpointRestore,  // of a job: it goes on from a checkpoint
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 

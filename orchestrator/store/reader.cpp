@@ -190,6 +190,21 @@ Result<std::uint64_t> Reader::forecast_count() const {
   if (!row) return row.error();
   return query->natural();
 }
+Result<Checkpoint> Reader::checkpoint(const CheckpointId& id) const {
+  auto row = one<Checkpoint>(db_, kCheckpointColumns, "checkpoint", read_checkpoint, "checkpoint",
+                             id.value);
+  if (row || row.error().code != Code::NotFound) return row;
+  return make_error(Code::NotFound, row.error().message,
+                    "'mare job checkpoints JOB' shows those that are there");
+}
+Result<std::vector<Checkpoint>> Reader::checkpoints_of(const JobId& job) const {
+  return all<Checkpoint>(db_, kCheckpointColumns, "checkpoint WHERE job = ? ORDER BY seq DESC",
+                         read_checkpoint, {job.value});
+}
+Result<std::vector<Checkpoint>> Reader::checkpoints_in(CheckpointState state) const {
+  return all<Checkpoint>(db_, kCheckpointColumns, "checkpoint WHERE state = ? ORDER BY seq",
+                         read_checkpoint, {std::string(to_string(state))});
+}
 Result<std::vector<Reservation>> Reader::reservations() const {
   return all<Reservation>(db_, "operation, host, memory_bytes", "reservation ORDER BY operation",
                           read_reservation);

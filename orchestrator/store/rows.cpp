@@ -111,6 +111,7 @@ Host read_host(Statement& row) {
   host.dirty_log = row.text();
   host.dirty_log_why = row.text();
   host.migration_tls = row.flag();
+  host.failures = row.number();
   return host;
 }
 
@@ -120,7 +121,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(host.cpus).bind(signed_of(host.vm_overhead)).bind(host.hypervisor);
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
-  to.bind(host.migration_tls);
+  to.bind(host.migration_tls).bind(host.failures);
 }
 
 Pool read_pool(Statement& row) {
@@ -190,6 +191,10 @@ Job read_job(Statement& row) {
   job.created = WallTime{row.integer()};
   job.started = WallTime{row.integer()};
   job.ended = WallTime{row.integer()};
+  job.checkpoints.rule = or_else(checkpoint_rule_from(row.text()), CheckpointRule::Never);
+  job.checkpoints.every = Microseconds{row.integer()};
+  job.checkpoints.keep = row.number();
+  job.restarts = row.number();
   return job;
 }
 
@@ -198,6 +203,9 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(list_of(job.environment)).bind(job.ranks).bind(to_string(job.state));
   to.bind(job.exit_code).bind(job.reason).bind(list_of(job.vms)).bind(job.output_bytes);
   to.bind(job.created.count()).bind(job.started.count()).bind(job.ended.count());
+  to.bind(to_string(job.checkpoints.rule));
+  to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.every).count());
+  to.bind(job.checkpoints.keep).bind(job.restarts);
 }
 
 Operation read_operation(Statement& row) {

@@ -12,7 +12,7 @@ namespace mare::store {
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
     "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why, "
-    "migration_tls";
+    "migration_tls, failures";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
     "move_policy";
@@ -21,7 +21,8 @@ inline constexpr const char* kVmColumns =
     "started_us";
 inline constexpr const char* kJobColumns =
     "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
-    "created_us, started_us, ended_us";
+    "created_us, started_us, ended_us, checkpoint_rule, checkpoint_every_us, checkpoints_kept, "
+    "restarts";
 inline constexpr const char* kOperationColumns =
     "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
     "request, "
@@ -37,6 +38,9 @@ inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
     "profile, link, strategies, outcome";
 
+inline constexpr const char* kCheckpointColumns =
+    "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts";
+
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);
 Vm read_vm(Statement& row);
@@ -44,6 +48,7 @@ Job read_job(Statement& row);
 Operation read_operation(Statement& row);
 Migration read_migration(Statement& row);
 Forecast read_forecast(Statement& row);
+Checkpoint read_checkpoint(Statement& row);
 
 void bind_row(Statement& to, const Host& host);
 void bind_row(Statement& to, const Pool& pool);
@@ -52,6 +57,7 @@ void bind_row(Statement& to, const Job& job);
 void bind_row(Statement& to, const Operation& operation);
 void bind_row(Statement& to, const Migration& migration);
 void bind_row(Statement& to, const Forecast& forecast);
+void bind_row(Statement& to, const Checkpoint& checkpoint);
 
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);

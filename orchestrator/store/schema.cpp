@@ -102,7 +102,25 @@ CREATE TRIGGER vm_begun_anew AFTER UPDATE OF uuid ON vm WHEN old.uuid <> new.uui
 END;
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2};
+constexpr const char* kVersion3 = R"sql(
+ALTER TABLE host ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN checkpoint_rule TEXT NOT NULL DEFAULT 'never';
+ALTER TABLE job ADD COLUMN checkpoint_every_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN checkpoints_kept INTEGER NOT NULL DEFAULT 2;
+ALTER TABLE job ADD COLUMN restarts INTEGER NOT NULL DEFAULT 0;
+-- A row is there before the first file of its checkpoint and goes after the last: no file is without
+-- one. The checkpoint itself is there from the transaction on that makes its state 'complete'.
+CREATE TABLE checkpoint (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, job TEXT NOT NULL,
+  operation TEXT NOT NULL, state TEXT NOT NULL, began_us INTEGER NOT NULL,
+  completed_us INTEGER NOT NULL, pause_us INTEGER NOT NULL, skew_us INTEGER NOT NULL,
+  size_bytes INTEGER NOT NULL, parts TEXT NOT NULL
+) STRICT;
+CREATE INDEX checkpoint_by_job ON checkpoint(job);
+CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3};
 
 }  // namespace
 

@@ -73,6 +73,11 @@ class Reader {
   /// The last ones that a migration has answered, newest last.
   Result<std::vector<Forecast>> past_moves(std::size_t limit) const;
   Result<std::uint64_t> forecast_count() const;
+  Result<Checkpoint> checkpoint(const CheckpointId& id) const;
+  /// Newest first, in any state.
+  Result<std::vector<Checkpoint>> checkpoints_of(const JobId& job) const;
+  /// Oldest first, of all jobs.
+  Result<std::vector<Checkpoint>> checkpoints_in(CheckpointState state) const;
   Result<std::vector<Reservation>> reservations() const;
   /// Events after `seq`, oldest first.
   Result<std::vector<Event>> events_after(std::uint64_t seq, std::size_t limit) const;
@@ -94,9 +99,11 @@ class Transaction : public Reader {
   Status put(const Job& job);
   Status put(const Migration& migration);
   Status put(const Forecast& forecast);
+  Status put(const Checkpoint& checkpoint);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);
+  Status erase(const CheckpointId& id);
   /// Conflict if its target has an unfinished operation (partial unique index).
   Status insert(const Operation& operation);
   Status update(const Operation& operation);

@@ -67,6 +67,12 @@ Status Transaction::put(const Migration& migration) {
 Status Transaction::put(const Forecast& forecast) {
   return run_with_row(db_, upsert("forecast", kForecastColumns), forecast);
 }
+Status Transaction::put(const Checkpoint& checkpoint) {
+  return run_with_row(db_, upsert("checkpoint", kCheckpointColumns), checkpoint);
+}
+Status Transaction::erase(const CheckpointId& id) {
+  return run_with_text(db_, "DELETE FROM checkpoint WHERE id = ?", id.value);
+}
 Status Transaction::erase(const HostId& id) {
   return run_with_text(db_, "DELETE FROM host WHERE id = ?", id.value);
 }

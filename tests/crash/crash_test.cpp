@@ -104,6 +104,27 @@ void cancel(SimWorld& world, const Operation& operation) {
   static_cast<void>(world.engine().cancel(operation.id));
 }
 
+/// A busy pool whose job has a checkpoint from a while ago.
+void make_saved_pool(SimWorld& world) {
+  make_busy_pool(world);
+  must_end(world, world.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}));
+  world.play(seconds{2});
+}
+
+Result<Operation> restart(SimWorld& world) {
+  engine::RestartRequest request;
+  request.job = JobId{"job-1"};
+  return world.engine().submit(request);
+}
+
+/// Undisturbed by whatever came of its checkpoint: it ended with the right output.
+void job_went_on(SimWorld& world, const Operation&) {
+  const auto jobs = world.jobs();
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0].state, JobState::Succeeded) << jobs[0].reason;
+  EXPECT_EQ(world.output_of(jobs[0].id), sim::complete_output(jobs[0].id, 20));
+}
+
 void vms_run(SimWorld& world, const Operation&) {
   for (const auto& vm : world.vms()) EXPECT_EQ(vm.state, VmState::Running) << vm.reason;
 }
@@ -248,6 +269,40 @@ std::vector<Scene> scenes() {
                  [](SimWorld& w, const Operation& o) {
                    vms_run(w, o);
                    EXPECT_NE(o.reason.find("1 VM"), std::string::npos) << o.reason;
+                 }});
+  all.push_back(
+      {"CheckpointTake",
+       make_busy_pool,
+       [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
+       {},
+       false,
+       job_went_on});
+  all.push_back(
+      {"CheckpointTakeCancelled", make_busy_pool,
+       [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
+       cancel, false, job_went_on});
+  all.push_back({"CheckpointRestore",
+                 make_saved_pool,
+                 restart,
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   job_went_on(w, o);
+                   EXPECT_EQ(w.jobs()[0].restarts, 1);
+                 }});
+  all.push_back({"CheckpointRestoreOfADeadJob",
+                 [](SimWorld& w) {
+                   make_saved_pool(w);
+                   EXPECT_TRUE(w.cluster.panic_guest(VmId{"demo-1"}));
+                   EXPECT_TRUE(w.play_while_not([&] { return w.all_ended(); }, minutes{5}));
+                   EXPECT_EQ(w.jobs()[0].state, JobState::Failed);
+                 },
+                 restart,
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   job_went_on(w, o);
+                   vms_run(w, o);
                  }});
   all.push_back({"JobRun",
                  [](SimWorld& w) { make_pool(w, 2); },

@@ -102,7 +102,15 @@ void Invariants::check_vm_row(const Vm& vm, const std::vector<Operation>& unfini
       return o.kind == kind && o.target == vm.id.value;
     });
   };
-  if (vm.state == VmState::Starting && !holder(OperationKind::VmStart)) {
+  const auto restoring = std::any_of(unfinished.begin(), unfinished.end(), [&](const Operation& o) {
+    if (o.kind != OperationKind::CheckpointRestore || o.state == "Planned") return false;
+    const auto jobs = world_.jobs();
+    return std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) {
+      return job.id.value == o.target &&
+             std::find(job.vms.begin(), job.vms.end(), vm.id) != job.vms.end();
+    });
+  });
+  if (vm.state == VmState::Starting && !holder(OperationKind::VmStart) && !restoring) {
     fail(text(vm) + " has no operation that starts it");
   }
   if (vm.state == VmState::Migrating && !holder(OperationKind::VmMigrate)) {
@@ -132,6 +140,7 @@ void Invariants::check_quiet() {
     }
   }
   if (!world_.snapshot().reservations.empty()) fail("a reservation is left");
+  check_checkpoints();
   for (const auto& job : world_.jobs()) check_job_end(job, operations);
   const auto copies = world_.cluster.copies();
   const auto vms = world_.vms();
@@ -144,6 +153,21 @@ void Invariants::check_quiet() {
            ", which has no row");
     }
   }
+}
+
+void Invariants::check_checkpoints() {
+  std::set<std::string> wanted;
+  for (const auto& checkpoint : world_.checkpoints()) {
+    if (checkpoint.state != CheckpointState::Complete) {
+      fail(checkpoint.id.value + " is still " + std::string(to_string(checkpoint.state)));
+    }
+    for (const auto& part : checkpoint.parts) wanted.insert(part.path);
+  }
+  const auto files = world_.cluster.capture_files();
+  for (const auto& path : files) {
+    if (wanted.erase(path) == 0) fail("file " + path + " belongs to no checkpoint");
+  }
+  for (const auto& path : wanted) fail("file " + path + " of a checkpoint is gone");
 }
 
 void Invariants::check_vm_against_cluster(const Vm& vm, const std::vector<sim::TrueCopy>& copies) {

@@ -257,6 +257,16 @@ std::vector<Vm> SimWorld::vms() {
 std::vector<Job> SimWorld::jobs() {
   return read<std::vector<Job>>(*store_, [](const store::Reader& r) { return r.jobs(); });
 }
+std::vector<Checkpoint> SimWorld::checkpoints() {
+  return read<std::vector<Checkpoint>>(*store_, [](const store::Reader& r) {
+    std::vector<Checkpoint> all;
+    for (const auto state :
+         {CheckpointState::Writing, CheckpointState::Complete, CheckpointState::Dropping}) {
+      for (auto& one : must(r.checkpoints_in(state))) all.push_back(std::move(one));
+    }
+    return Result<std::vector<Checkpoint>>(std::move(all));
+  });
+}
 std::vector<Host> SimWorld::hosts() {
   return read<std::vector<Host>>(*store_, [](const store::Reader& r) { return r.hosts(); });
 }

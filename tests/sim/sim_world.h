@@ -106,6 +106,8 @@ class SimWorld {
   std::vector<Operation> operations(bool unfinished_only = false);
   std::vector<Vm> vms();
   std::vector<Job> jobs();
+  /// Of all jobs, in any state.
+  std::vector<Checkpoint> checkpoints();
   std::vector<Host> hosts();
   std::vector<Pool> pools();
   Snapshot snapshot();

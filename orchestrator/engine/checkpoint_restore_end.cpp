@@ -1,0 +1,162 @@
+// A restore after its VMs are loaded: they run, all at once; or it is given up, and none does.
+#include <algorithm>
+
+#include "orchestrator/engine/checkpoint_restore.h"
+#include "orchestrator/engine/spec.h"
+
+namespace mare::engine {
+namespace {
+
+constexpr auto kTellAgain = std::chrono::milliseconds{200};
+constexpr auto kVerifyWithin = std::chrono::seconds{30};
+
+bool passes(const Error& error) {
+  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
+}
+
+}  // namespace
+
+void CheckpointRestore::resume_all() {
+  call_gang<Status>(
+      on_hosts([](Driver& driver, const VmSpec& spec, const CheckpointPart&) -> Status {
+        if (auto runs = driver.resume(spec.key()); !runs) return runs;
+        // Peers and switches remember the former host; a frame that is lost is sent again by TCP.
+        (void)driver.announce(spec);
+        return ok_status();
+      }),
+      [this](const std::vector<Status>& answers) { resumed(answers); });
+}
+
+void CheckpointRestore::resumed(const std::vector<Status>& answers) {
+  bool all_well = false;
+  if (auto error = trouble(answers, all_well)) return abort(*error);
+  if (!all_well) return after(kTellAgain, [this] { resume_all(); });
+  verify();
+}
+
+/// A job that was put back is good when its guests answer.
+void CheckpointRestore::verify() {
+  auto answers = std::make_shared<std::vector<Status>>(vms_.size());
+  auto left = std::make_shared<std::size_t>(vms_.size());
+  for (std::size_t i = 0; i < vms_.size(); ++i) {
+    auto guest = find_guest(store(), vms_[i]);
+    if (!guest) return abort(guest.error());
+    call<Status>(
+        "guest/" + vms_[i].id.value,
+        [&guests = context_.ports.guests, &clock = clock(), guest = *guest]() -> Status {
+          auto hello = guests.hello(guest);
+          if (!hello) return hello.error();
+          // It believes that it is still the time of the checkpoint.
+          (void)guests.set_clock(guest, clock.wall_now());
+          return ok_status();
+        },
+        [this, i, answers, left](const Status& answer) {
+          answers->at(i) = answer;
+          if (--*left == 0) verified(*answers);
+        });
+  }
+}
+
+void CheckpointRestore::verified(const std::vector<Status>& answers) {
+  for (const auto& answer : answers) {
+    if (answer) continue;
+    if (passes(answer.error()) && in_state() < kVerifyWithin) {
+      return after(kTellAgain, [this] { verify(); });
+    }
+    return abort(answer.error().during("a guest does not answer"));
+  }
+  done();
+}
+
+/// A host's list from before says nothing about these VMs.
+void CheckpointRestore::settle() {
+  for (const auto& vm : vms_) context_.settled[vm.id] = clock().now();
+}
+
+void CheckpointRestore::done() {
+  const WallTime now = clock().wall_now();
+  settle();
+  finish(to_string(Event::Runs), to_string(State::Done), Outcome::Succeeded,
+         job_.id.value + " goes on from " + checkpoint_.id.value, {},
+         [&](store::Transaction& tx) -> Status {
+           for (auto vm : vms_) {
+             vm.state = VmState::Running;
+             vm.started = now;
+             if (auto kept = put_vm(tx, clock(), vm); !kept) return kept;
+           }
+           Job job = job_;
+           job.state = JobState::Running;
+           job.reason = "";
+           ++job.restarts;
+           return put_job(tx, clock(), job);
+         });
+}
+
+// --- back
+
+void CheckpointRestore::abort(const Error& error) {
+  // The reason is kept in the history: the row's own reason is for the end.
+  if (step(Event::Abort, error.text())) clean();
+}
+
+std::string CheckpointRestore::why_aborted() const {
+  auto lines = query<std::vector<OperationEvent>>(
+      store(), [&](const store::Reader& r) { return r.history(operation().id); });
+  if (!lines) return lines.error().text();
+  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
+    if (line->to == to_string(State::Cleaning)) return line->detail;
+  }
+  return "given up";
+}
+
+/// The rows name the hosts: the former ones if it was given up while clearing, else the new ones.
+void CheckpointRestore::clean() {
+  if (!load()) return again();
+  std::vector<GangCall<Status>> calls;
+  for (const auto& vm : vms_) {
+    if (!vm.host) continue;
+    calls.push_back({vm.id, *vm.host, [key = VmKey{vm.id, vm.uuid}](Driver& driver) {
+                       return driver.destroy(key);
+                     }});
+  }
+  if (calls.empty()) return cleaned({});
+  call_gang<Status>(calls, [this](const std::vector<Status>& answers) { cleaned(answers); });
+}
+
+void CheckpointRestore::cleaned(const std::vector<Status>& answers) {
+  const bool all =
+      std::all_of(answers.begin(), answers.end(), [](const Status& one) { return one.ok(); });
+  if (!all && in_state() < settings().unreachable_timeout) {
+    return after(kTellAgain, [this] { clean(); });
+  }
+  const std::string reason = why_aborted();
+  settle();
+  const auto also = [&](store::Transaction& tx) -> Status {
+    std::size_t asked = 0;
+    for (auto vm : vms_) {
+      if (!vm.host) continue;
+      const Status& gone = answers.at(asked++);
+      vm.state = gone ? VmState::Failed : VmState::Lost;
+      vm.reason = gone ? "its job could not be put back: " + reason
+                       : "a copy may be on '" + vm.host->value + "': " + gone.error().text();
+      if (gone) vm.host.reset();
+      if (auto kept = put_vm(tx, clock(), vm); !kept) return kept;
+    }
+    Job job = job_;
+    job.state = JobState::Running;  // whoever follows it finds its VMs gone, and says so
+    job.reason = "";
+    return put_job(tx, clock(), job);
+  };
+  const std::string words =
+      reason + "; " + checkpoint_.id.value + " is kept, the job can be restarted from it";
+  if (all) {
+    finish(to_string(Event::Gone), to_string(State::Failed), Outcome::Failed, words,
+           std::string(to_string(Code::Internal)), also);
+    return;
+  }
+  finish(to_string(Event::GiveUp), to_string(State::NeedsOperator), Outcome::NeedsOperator,
+         words + ", when the silent host is back", std::string(to_string(Code::OutcomeUnknown)),
+         also);
+}
+
+}  // namespace mare::engine

@@ -1,0 +1,377 @@
+// checkpoint.take: one cut through all VMs of a job. All stop, their states are taken, and only
+// then all go on; the files are written meanwhile. It is a checkpoint when every part is durable,
+// by one transaction, or it is nothing: docs/checkpoints.md.
+//
+// What holds a job up must be short and must end: no commit is made while VMs stand still, nobody
+// waits for a slow host for long, and a VM that hears nothing goes on by itself.
+#include <algorithm>
+#include <cstdio>
+
+#include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/task.h"
+#include "orchestrator/model/checkpoint_lifecycles.h"
+
+namespace mare::engine {
+namespace {
+
+using State = CheckpointTakeState;
+using Event = CheckpointTakeEvent;
+using Answers = std::vector<Result<CaptureStatus>>;
+
+constexpr auto kLookAgain = std::chrono::milliseconds{300};
+constexpr auto kTellAgain = std::chrono::milliseconds{500};
+constexpr int kReleases = 5;
+constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
+
+bool passes(const Error& error) {
+  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
+}
+
+std::string in_words(const Checkpoint& checkpoint) {
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "%s: %.0f MiB in %.1f s, the job stood still for %.0f ms, skew %.0f ms",
+                checkpoint.id.value.c_str(), checkpoint.size.mib(),
+                Seconds{checkpoint.completed - checkpoint.began}.count(),
+                static_cast<double>(checkpoint.pause.count()) / 1e3,
+                static_cast<double>(checkpoint.skew.count()) / 1e3);
+  return text;
+}
+
+class CheckpointTake final : public Task {
+ public:
+  using Task::Task;
+
+  void enter(bool recovered) override {
+    if (!load()) return again();
+    switch (state()) {
+      case State::Planned:
+        return begin();
+      case State::Holding:
+        // Nobody knows any more whether some went on before others stopped.
+        if (recovered) return drop(make_error(Code::Unavailable, "mared was away in the middle"));
+        return hold();
+      case State::Writing:
+        return poll();
+      case State::Dropping:
+        return drop_all();
+      case State::Done:
+      case State::Failed:
+        return;
+    }
+  }
+
+  void on_cancel() override {
+    const auto cancelled = make_error(Code::Cancelled, "cancelled");
+    if (state() == State::Planned) return give_up(cancelled);
+    if (state() == State::Holding || state() == State::Writing) drop(cancelled);
+  }
+
+ private:
+  State state() const {
+    State parsed{};
+    MARE_ASSERT(state_from(operation().state, parsed));
+    return parsed;
+  }
+  bool step(Event event, const std::string& detail, const Also& also = {}) {
+    const auto to = next(state(), event);
+    MARE_ASSERT(to.has_value());
+    return commit(to_string(event), to_string(*to), detail, also);
+  }
+  std::vector<CheckpointPart>& parts() { return checkpoint_.parts; }
+
+  bool load() {
+    const JobId id{operation().target};
+    auto job = query<Job>(store(), [&](const store::Reader& r) { return r.job(id); });
+    auto all = query<std::vector<Checkpoint>>(
+        store(), [&](const store::Reader& r) { return r.checkpoints_of(id); });
+    if (!job || !all) return false;
+    job_ = *job;
+    for (auto& one : *all) {
+      if (one.operation == operation().id) checkpoint_ = std::move(one);
+    }
+    phases_.assign(parts().size(), CapturePhase::None);
+    return true;
+  }
+
+  // --- Planned
+
+  void give_up(const Error& error) {
+    finish(to_string(Event::GiveUp), to_string(State::Failed),
+           error.code == Code::Cancelled ? Outcome::Cancelled : Outcome::Failed, error.text(),
+           std::string(to_string(error.code)));
+  }
+
+  void begin() {
+    if (operation().cancel_requested) return give_up(make_error(Code::Cancelled, "cancelled"));
+    if (!load()) return again();
+    if (job_.state != JobState::Running) {
+      return give_up(make_error(Code::FailedPrecondition,
+                                job_.id.value + " is " + std::string(to_string(job_.state))));
+    }
+    auto busy =
+        query<std::string>(store(), [&](const store::Reader& r) { return who_works_on(r, job_); });
+    if (!busy) return again();
+    if (!busy->empty()) return wait(*busy);
+    Checkpoint fresh;
+    for (const auto& id : job_.vms) {
+      auto row = vm(id);
+      if (!row) return give_up(row.error());
+      if (row->state != VmState::Running) return give_up(wrong_state(*row, "running"));
+      CheckpointPart part;
+      part.vm = row->id;
+      part.uuid = row->uuid;
+      part.host = *row->host;
+      fresh.parts.push_back(part);
+    }
+    commit_hold(std::move(fresh));
+  }
+
+  void wait(const std::string& busy) {
+    if (clock().wall_now() >= operation().deadline) {
+      return give_up(make_error(Code::Conflict, busy));
+    }
+    const bool said = !operation().reason.empty();
+    if (!said && !wait_because("Wait", "waits: " + busy, busy)) return;
+    after(kLookAgain, [this] { begin(); });
+  }
+
+  void commit_hold(Checkpoint fresh) {
+    fresh.job = job_.id;
+    fresh.operation = operation().id;
+    const auto also = [&](store::Transaction& tx) -> Status {
+      auto number = tx.next_number("checkpoint");
+      if (!number) return number.error();
+      fresh.id = CheckpointId{"ck-" + std::to_string(*number)};
+      fresh.began = clock().wall_now();
+      const std::string directory =
+          settings().checkpoints_directory + "/" + job_.id.value + "/" + fresh.id.value + "/";
+      for (auto& part : fresh.parts) part.path = directory + part.vm.value;
+      return put_checkpoint(tx, clock(), fresh);
+    };
+    if (!step(Event::Hold, "", also)) return;
+    checkpoint_ = std::move(fresh);
+    phases_.assign(parts().size(), CapturePhase::None);
+    hold();
+  }
+
+  // --- Holding: VMs stand still
+
+  template <typename R>
+  GangCall<R> to_host(const CheckpointPart& part, std::function<R(Driver&)> work) {
+    return {part.vm, part.host, std::move(work)};
+  }
+
+  void hold() {
+    after(settings().capture_patience, [this] {
+      if (!begun_) drop(make_error(Code::Unavailable, "not every host stopped its VMs in time"));
+    });
+    std::vector<GangCall<Result<CaptureStatus>>> calls;
+    for (const auto& part : parts()) {
+      const CaptureTicket ticket{
+          checkpoint_.id, {part.vm, part.uuid}, part.path, settings().hold_limit};
+      calls.push_back(to_host<Result<CaptureStatus>>(
+          part, [ticket](Driver& driver) { return driver.begin_capture(ticket); }));
+    }
+    call_gang<Result<CaptureStatus>>(calls, [this](const Answers& answers) {
+      begun_ = true;
+      if (take_in(open_parts(), answers)) look();
+    });
+  }
+
+  /// Parts that are not in the file yet.
+  std::vector<std::size_t> open_parts() const {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < phases_.size(); ++i) {
+      if (phases_[i] != CapturePhase::Durable) open.push_back(i);
+    }
+    return open;
+  }
+
+  /// Keeps what hosts said of these parts; false when that was the end of it. While VMs stand still
+  /// a host that does not answer is not waited for.
+  bool take_in(const std::vector<std::size_t>& which, const Answers& answers) {
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      CheckpointPart& part = parts()[which[i]];
+      const std::string at = "host '" + part.host.value + "'";
+      if (!answers[i]) {
+        if (state() == State::Writing && passes(answers[i].error())) {
+          auto& since = silent_[part.vm];
+          if (!since) since = clock().now();
+          if (clock().now() - *since < settings().unreachable_timeout) continue;
+        }
+        return drop(answers[i].error().during(at)), false;
+      }
+      const CaptureStatus& status = *answers[i];
+      if (status.phase == CapturePhase::Failed) {
+        return drop(make_error(Code::Internal, status.error).during(at)), false;
+      }
+      if (status.phase == CapturePhase::None || status.checkpoint != checkpoint_.id) {
+        return drop(make_error(Code::Internal, at + " knows nothing of it any more")), false;
+      }
+      silent_[part.vm].reset();
+      phases_[which[i]] = status.phase;
+      part.stopped = status.stopped;
+      part.resumed = status.resumed;
+      part.size = status.size;
+      part.checksum = status.checksum;
+    }
+    return true;
+  }
+
+  void ask(std::function<void()> then) {
+    const auto open = open_parts();
+    std::vector<GangCall<Result<CaptureStatus>>> calls;
+    for (const auto i : open) {
+      const CheckpointPart& part = parts()[i];
+      calls.push_back(to_host<Result<CaptureStatus>>(
+          part, [key = VmKey{part.vm, part.uuid}](Driver& driver) { return driver.capture(key); }));
+    }
+    call_gang<Result<CaptureStatus>>(calls, [this, open, then](const Answers& answers) {
+      if (take_in(open, answers)) then();
+    });
+  }
+
+  void look() {
+    const bool holding = std::any_of(phases_.begin(), phases_.end(), [](CapturePhase phase) {
+      return phase == CapturePhase::Holding;
+    });
+    if (!holding) return release(1);
+    after(settings().capture_poll, [this] { ask([this] { look(); }); });
+  }
+
+  /// Every state is taken: whatever a VM does from now on comes after the cut. Not committed
+  /// before, because a commit takes longer than all of this, and a crash here drops the checkpoint
+  /// anyway.
+  void release(int attempt) {
+    std::vector<GangCall<Result<CaptureStatus>>> calls;
+    for (const auto& part : parts()) {
+      calls.push_back(to_host<Result<CaptureStatus>>(
+          part, [key = VmKey{part.vm, part.uuid}, id = checkpoint_.id](Driver& driver) {
+            return driver.release_capture(key, id);
+          }));
+    }
+    call_gang<Result<CaptureStatus>>(calls, [this, attempt](const Answers& answers) {
+      const bool lost = std::any_of(answers.begin(), answers.end(), [](const auto& answer) {
+        return !answer && passes(answer.error());
+      });
+      if (lost && attempt < kReleases) {
+        return after(kReleaseAgain, [this, attempt] { release(attempt + 1); });
+      }
+      if (!take_in(open_parts(), answers)) return;
+      if (step(Event::Taken, "all VMs go on")) poll();
+    });
+  }
+
+  // --- Writing
+
+  void poll() {
+    const auto open = open_parts();
+    if (!parts().empty()) {
+      progress(1.0 - static_cast<double>(open.size()) / static_cast<double>(parts().size()));
+    }
+    if (open.empty()) return complete();
+    if (clock().wall_now() >= operation().deadline) {
+      return drop(make_error(Code::Unavailable, "it was not written in time"));
+    }
+    ask([this] { after(settings().poll, [this] { poll(); }); });
+  }
+
+  void complete() {
+    Checkpoint done = checkpoint_;
+    done.state = CheckpointState::Complete;
+    done.completed = clock().wall_now();
+    add_up(done);
+    finish(to_string(Event::Complete), to_string(State::Done), Outcome::Succeeded, in_words(done),
+           {}, [&](store::Transaction& tx) -> Status {
+             if (auto kept = put_checkpoint(tx, clock(), done); !kept) return kept;
+             return retire(tx);
+           });
+  }
+
+  /// Older ones go, in the transaction in which this one is there: a good one is left at any time.
+  Status retire(store::Transaction& tx) {
+    auto all = tx.checkpoints_of(job_.id);
+    if (!all) return all.error();
+    int kept = 0;
+    for (auto& one : *all) {
+      if (one.state != CheckpointState::Complete) continue;
+      if (++kept <= std::max(1, job_.checkpoints.keep)) continue;
+      one.state = CheckpointState::Dropping;
+      if (auto done = put_checkpoint(tx, clock(), one); !done) return done;
+    }
+    return ok_status();
+  }
+
+  // --- Dropping
+
+  void drop(const Error& error) {
+    checkpoint_.state = CheckpointState::Dropping;
+    // The reason is kept in the history: the row's own reason is for the end.
+    const bool committed = step(Event::Drop, error.text(), [this](store::Transaction& tx) {
+      return put_checkpoint(tx, clock(), checkpoint_);
+    });
+    if (committed) drop_all();
+  }
+
+  void drop_all() {
+    std::vector<GangCall<Status>> calls;
+    for (const auto& part : parts()) {
+      calls.push_back(to_host<Status>(part,
+                                      [key = VmKey{part.vm, part.uuid}, id = checkpoint_.id,
+                                       path = part.path](Driver& driver) -> Status {
+                                        if (auto gone = driver.drop_capture(key, id, path); !gone)
+                                          return gone;
+                                        // An agent that was restarted knows not why it stands
+                                        // still.
+                                        auto on = driver.resume(key);
+                                        return on || !passes(on.error()) ? ok_status() : on;
+                                      }));
+    }
+    call_gang<Status>(calls, [this](const std::vector<Status>& answers) { dropped(answers); });
+  }
+
+  void dropped(const std::vector<Status>& answers) {
+    bool all = true;
+    bool worth_waiting = false;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i]) continue;
+      all = false;
+      auto row = host(parts()[i].host);
+      worth_waiting |= row && row->health != HostHealth::Down;
+    }
+    if (!all && worth_waiting && in_state() < settings().unreachable_timeout) {
+      return after(kTellAgain, [this] { drop_all(); });
+    }
+    // On a silent host a VM goes on by itself; the file is left to the keeper, as is its row.
+    const bool cancelled = operation().cancel_requested;
+    finish(to_string(Event::Dropped), to_string(State::Failed),
+           cancelled ? Outcome::Cancelled : Outcome::Failed, why() + "; the job goes on",
+           std::string(to_string(cancelled ? Code::Cancelled : Code::Internal)),
+           [&](store::Transaction& tx) { return all ? tx.erase(checkpoint_.id) : ok_status(); });
+  }
+
+  std::string why() const {
+    auto lines = query<std::vector<OperationEvent>>(
+        store(), [&](const store::Reader& r) { return r.history(operation().id); });
+    if (!lines) return lines.error().text();
+    for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
+      if (line->event == to_string(Event::Drop)) return line->detail;
+    }
+    return "dropped";
+  }
+
+  Job job_;
+  Checkpoint checkpoint_;
+  std::vector<CapturePhase> phases_;  // of the parts, as heard last
+  bool begun_ = false;                // every host answered that it stopped its VM
+  std::map<VmId, std::optional<MonotonicTime>> silent_;
+};
+
+}  // namespace
+
+std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation) {
+  return std::make_shared<CheckpointTake>(context, operation);
+}
+
+}  // namespace mare::engine
