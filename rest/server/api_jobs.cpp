@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "rest/server/api.h"
+#include "rest/wire/checkpoints.h"
 
 namespace mare::rest {
 namespace {
@@ -42,8 +43,40 @@ Response list_jobs(const Api& api, const Call& call) {
 Response submit_job(Api& api, const Call& call) {
   wire::JobBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(call, api.engine.submit(engine::JobSubmitRequest{
-                            body.pool, body.name, body.command, body.environment, body.ranks}));
+  return accepted(call, api.engine.submit(engine::JobSubmitRequest{body.pool, body.name,
+                                                                   body.command, body.environment,
+                                                                   body.ranks, body.checkpoints}));
+}
+
+Response take_checkpoint(Api& api, const Call& call) {
+  wire::EmptyBody body;
+  if (auto refused = read_body(call, body)) return *refused;
+  return accepted(call, api.engine.submit(engine::CheckpointRequest{job_id(call)}));
+}
+
+Response restart_job(Api& api, const Call& call) {
+  wire::RestartBody body;
+  if (auto refused = read_body(call, body)) return *refused;
+  return accepted(
+      call, api.engine.submit(engine::RestartRequest{job_id(call), body.checkpoint, body.hosts}));
+}
+
+Response list_checkpoints(const Api& api, const Call& call) {
+  wire::Faults faults;
+  QueryReader query(call, faults);
+  const auto page = read_page(query);
+  query.finish();
+  if (!faults.empty()) return refuse(call, faults);
+  const auto job = find_job(api, call);
+  if (!job) return refuse(call, job.error());
+  return page_of<Checkpoint>(
+      call, page, kAllRows,
+      [&](std::size_t) {
+        return ask<std::vector<Checkpoint>>(
+            api.store, [&](const auto& r) { return r.checkpoints_of(job->id); });
+      },
+      [](const Checkpoint&) { return true; }, [](const Checkpoint& one) { return one.id.value; },
+      [](const Checkpoint& one) { return wire::to_json(one); });
 }
 
 Response cancel_job(Api& api, const Call& call) {
@@ -111,6 +144,12 @@ void add_job_routes(Router& router, Api& api) {
   });
   add(router, "POST", "/api/v1/jobs/{id}:cancel", "cancelJob",
       [&api](const Call& call) { return cancel_job(api, call); });
+  add(router, "POST", "/api/v1/jobs/{id}:checkpoint", "checkpointJob",
+      [&api](const Call& call) { return take_checkpoint(api, call); });
+  add(router, "POST", "/api/v1/jobs/{id}:restart", "restartJob",
+      [&api](const Call& call) { return restart_job(api, call); });
+  add(router, "GET", "/api/v1/jobs/{id}/checkpoints", "listCheckpoints",
+      [&api](const Call& call) { return list_checkpoints(api, call); });
   router.add({"GET", "/api/v1/jobs/{id}/output", "getJobOutput", false,
               [&api](const Call& call, const std::shared_ptr<Exchange>& exchange) {
                 return job_output(api, call, exchange);

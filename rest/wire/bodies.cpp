@@ -54,6 +54,31 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
+void read_checkpoints(ObjectReader& from, CheckpointPlan& plan) {
+  const auto name = from.text("checkpoint_rule", false, {1, 64});
+  const auto every = from.number("checkpoint_every_s", false, {1, 30.0 * 86'400});
+  if (const auto keep = from.whole("checkpoints_kept", false, {1, 100})) {
+    plan.keep = static_cast<int>(*keep);
+  }
+  if (every) plan.every = Seconds{*every};
+  if (!name) {
+    if (every) plan.rule = CheckpointRule::Every;
+    return;
+  }
+  const auto rule = checkpoint_rule_from(*name);
+  if (!rule) {
+    from.fault("checkpoint_rule", "'" + *name + "' is no rule; give one of never, every, optimal");
+  }
+  plan.rule = rule.value_or(plan.rule);
+  if (every && rule && *rule != CheckpointRule::Every) {
+    from.fault("checkpoint_every_s",
+               "says how often, the rule '" + *name + "' does not ask; leave one of them out");
+  }
+  if (!every && rule == CheckpointRule::Every) {
+    from.fault("checkpoint_every_s", "is missing; the rule 'every' needs it");
+  }
+}
+
 void read_timing(ObjectReader& from, Timing& timing) {
   auto name = from.text("moment", false, {1, 64});
   const auto within = from.number("within_s", false, {1, 86'400});
@@ -180,6 +205,11 @@ Json to_json(const JobBody& body) {
   out["command"] = body.command;
   out["environment"] = body.environment;
   out["ranks"] = body.ranks;
+  out["checkpoint_rule"] = to_string(body.checkpoints.rule);
+  if (body.checkpoints.rule == CheckpointRule::Every) {
+    out["checkpoint_every_s"] = body.checkpoints.every.count();
+  }
+  out["checkpoints_kept"] = body.checkpoints.keep;
   return out;
 }
 
@@ -195,6 +225,22 @@ void read(const Json& json, JobBody& body, Faults& faults) {
   }
   read_environment(from, body.environment);
   body.ranks = static_cast<int>(from.whole("ranks", false, {1, kMostInt}).value_or(body.ranks));
+  read_checkpoints(from, body.checkpoints);
+  from.finish();
+}
+
+Json to_json(const RestartBody& body) {
+  Json hosts = Json::array();
+  for (const auto& host : body.hosts) hosts.push_back(host.value);
+  Json out{{"hosts", hosts}};
+  if (body.checkpoint) out["checkpoint"] = body.checkpoint->value;
+  return out;
+}
+
+void read(const Json& json, RestartBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (auto id = from.text("checkpoint", false, {1, 64})) body.checkpoint = CheckpointId{*id};
+  read_hosts(from, body.hosts);
   from.finish();
 }
 

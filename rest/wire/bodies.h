@@ -9,6 +9,7 @@
 
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
+#include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
 #include "rest/wire/reader.h"
 
@@ -53,6 +54,11 @@ struct JobBody {
   std::vector<std::string> command;
   std::vector<std::string> environment;
   int ranks = 1;
+  CheckpointPlan checkpoints = {};
+};
+struct RestartBody {
+  std::optional<CheckpointId> checkpoint;  // none: the newest
+  std::vector<HostId> hosts;
 };
 /// For requests that need no words: ":drain", ":cancel". Only {} is right.
 struct EmptyBody {};
@@ -65,6 +71,7 @@ Json to_json(const VmStopBody& body);
 Json to_json(const MigrationBody& body);
 Json to_json(const ReportBody& body);
 Json to_json(const JobBody& body);
+Json to_json(const RestartBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
 /// faults.
@@ -76,6 +83,7 @@ void read(const Json& json, VmStopBody& body, Faults& faults);
 void read(const Json& json, MigrationBody& body, Faults& faults);
 void read(const Json& json, ReportBody& body, Faults& faults);
 void read(const Json& json, JobBody& body, Faults& faults);
+void read(const Json& json, RestartBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 
 }  // namespace mare::wire

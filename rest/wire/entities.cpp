@@ -133,6 +133,12 @@ Json to_json(const Job& job) {
               {"reason", text_or_null(job.reason)},
               {"vms", ids(job.vms)},
               {"output_bytes", job.output_bytes},
+              {"checkpoint_rule", to_string(job.checkpoints.rule)},
+              {"checkpoint_every_s", job.checkpoints.rule == CheckpointRule::Every
+                                         ? Json(job.checkpoints.every.count())
+                                         : Json(nullptr)},
+              {"checkpoints_kept", job.checkpoints.keep},
+              {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},
               {"ended", time_json(job.ended)}};

@@ -217,6 +217,19 @@ Result<Job> job_from(const Json& json) {
   from.get("reason", out.reason);
   from.get("vms", out.vms);
   from.get("output_bytes", out.output_bytes);
+  // An older server knows nothing of these.
+  if (const auto rule = from.reader().text("checkpoint_rule", false)) {
+    out.checkpoints.rule = checkpoint_rule_from(*rule).value_or(CheckpointRule::Never);
+  }
+  if (const auto every = from.reader().number("checkpoint_every_s", false)) {
+    out.checkpoints.every = Seconds{*every};
+  }
+  if (const auto keep = from.reader().whole("checkpoints_kept", false)) {
+    out.checkpoints.keep = static_cast<int>(*keep);
+  }
+  if (const auto restarts = from.reader().whole("restarts", false)) {
+    out.restarts = static_cast<int>(*restarts);
+  }
   from.get("created", out.created);
   from.get("started", out.started);
   from.get("ended", out.ended);

@@ -5,6 +5,7 @@
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/checkpoint_commands.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -177,6 +178,7 @@ void add_submit(CLI::App& job, Action& action, const Trailing& trailing) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME=VALUE");
+  add_checkpoint_options(*submit, options->body.checkpoints);
   submit->add_flag("-f,--follow", options->follow, "Show its output as it comes, then its end");
   submit->add_flag("--cancel-on-interrupt", options->cancel_on_interrupt,
                    "Ctrl-C while waiting cancels the job");
@@ -244,6 +246,7 @@ void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing) {
   named("show", "One job", "mare job show job-1", show_job);
   named("cancel", "End one", "mare job cancel job-1", cancel_job);
   add_output(*job, action);
+  add_checkpoint_commands(*job, action);
   named(
       "wait", "Wait for its end; exit code as the program's", "mare job wait job-1 --timeout 5m",
       [](Session& session, const std::string& job_id) { return wait_job(session, job_id, false); });

@@ -55,6 +55,14 @@ std::string downtime(const Json& migration, const char* name) {
   const auto value = number(member(migration, "downtime_ms"), name);
   return value ? human_ms(*value) : std::string{};
 }
+/// "every 1m 0s, 2 kept", "optimal, 2 kept", "never".
+std::string checkpoint_rule(const Json& job) {
+  const std::string rule = text(job, "checkpoint_rule");
+  if (rule.empty() || rule == "never") return rule;
+  const auto every = number(job, "checkpoint_every_s");
+  return rule + (every ? " " + human_ms(*every * 1000) : "") + ", " +
+         text(job, "checkpoints_kept") + " kept";
+}
 std::string outcome_or_state(const Json& o) {
   const std::string outcome = text(o, "outcome");
   return outcome.empty() || outcome == "pending" ? text(o, "state") : outcome;
@@ -157,10 +165,24 @@ Columns job_columns(WallTime now) {
       {"COMMAND", [](const Json& o) { return joined(o, "command", " "); }, Shown::Wide},
       {"ENVIRONMENT", [](const Json& o) { return joined(o, "environment", " "); }, Shown::Alone},
       {"OUTPUT", bytes("output_bytes"), Shown::Alone},
+      {"CHECKPOINTS", checkpoint_rule, Shown::Alone},
+      {"RESTARTS", plain("restarts"), Shown::Wide, true},
       {"CREATED", moment("created"), Shown::Alone},
       {"STARTED", moment("started"), Shown::Alone},
       {"ENDED", moment("ended"), Shown::Alone},
       {"REASON", plain("reason"), Shown::Wide}};
+}
+
+Columns checkpoint_columns(WallTime now) {
+  return {{"ID", plain("id")},
+          {"STATE", plain("state"), Shown::Always, false, true},
+          {"AGE", age("began", now)},
+          {"SIZE", bytes("size_bytes"), Shown::Always, true},
+          {"PAUSE", ms("pause_ms"), Shown::Always, true},
+          {"SKEW", ms("skew_ms"), Shown::Always, true},
+          {"BEGAN", moment("began"), Shown::Wide},
+          {"COMPLETED", moment("completed"), Shown::Wide},
+          {"OPERATION", plain("operation"), Shown::Wide}};
 }
 
 Columns operation_columns(WallTime now) {

@@ -12,6 +12,7 @@ Columns host_columns(WallTime now);
 Columns pool_columns(WallTime now);
 Columns vm_columns(WallTime now);
 Columns job_columns(WallTime now);
+Columns checkpoint_columns(WallTime now);
 Columns operation_columns(WallTime now);
 Columns migration_columns(WallTime now);
 Columns event_columns();

@@ -33,9 +33,10 @@ _mare() {
     --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
     --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
+    --checkpoint-every) COMPREPLY=($(compgen -W "10s 60s 10m optimal" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
-    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--checkpoint|--checkpoints-kept|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
@@ -45,7 +46,7 @@ _mare() {
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
-    job:) words="submit list show cancel output wait" ;;
+    job:) words="submit list show cancel output checkpoint checkpoints restart wait" ;;
     migration:) words="list show cancel" ;;
     operation:) words="list show cancel wait" ;;
     lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
@@ -61,9 +62,10 @@ _mare() {
     vm:show|vm:memory) words=$(_mare_names vm) ;;
     vm:start) words="$(_mare_names vm) --host" ;;
     vm:stop) words="$(_mare_names vm) --force" ;;
-    job:submit) words="$(_mare_names pool) --ranks --name --env --follow --cancel-on-interrupt --" ;;
-    job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
+    job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --follow --cancel-on-interrupt --" ;;
+    job:show|job:cancel|job:wait|job:checkpoint|job:checkpoints) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
+    job:restart) words="$(_mare_names job) --checkpoint --hosts" ;;
     job:list) words="--pool --state" ;;
     migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
     migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;

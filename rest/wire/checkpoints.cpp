@@ -1,0 +1,31 @@
+#include "rest/wire/checkpoints.h"
+
+#include "orchestrator/core/checksum.h"
+#include "rest/wire/time.h"
+
+namespace mare::wire {
+
+Json to_json(const Checkpoint& checkpoint) {
+  Json parts = Json::array();
+  for (const auto& part : checkpoint.parts) {
+    parts.push_back(Json{{"vm", part.vm.value},
+                         {"host", part.host.value},
+                         {"path", part.path},
+                         {"size_bytes", part.size.count},
+                         {"checksum", checksum_text(part.checksum)},
+                         {"stopped", time_json(part.stopped)},
+                         {"resumed", time_json(part.resumed)}});
+  }
+  return Json{{"id", checkpoint.id.value},
+              {"job", checkpoint.job.value},
+              {"operation", checkpoint.operation.value},
+              {"state", to_string(checkpoint.state)},
+              {"began", time_json(checkpoint.began)},
+              {"completed", time_json(checkpoint.completed)},
+              {"pause_ms", to_ms(checkpoint.pause)},
+              {"skew_ms", to_ms(checkpoint.skew)},
+              {"size_bytes", checkpoint.size.count},
+              {"parts", parts}};
+}
+
+}  // namespace mare::wire
