@@ -221,27 +221,28 @@ bool job_state_read(const char* dir, const char* id, struct job_state* state,
                  "%s belongs to '%s', not to '%s': use another directory", dir, claim.id, id);
     return false;
   }
-  if (read_exit(dir, state)) {
-    read_sizes(dir, state);
-    return true;
-  }
   char boot_id[40];
   char host[65];
   read_boot_id(boot_id, sizeof boot_id);
   read_host(host, sizeof host);
   const bool same_boot = !strcmp(boot_id, claim.boot_id);
+  // The runner before the file: it writes the exit file before it goes. And in a VM that was put
+  // back to a checkpoint the file may be that of the life that was undone, while the runner lives.
+  if (same_boot && runner_lives(&claim)) {
+    state->state = MARE_GUEST_STATE_RUNNING;
+    read_sizes(dir, state);
+    return true;
+  }
+  if (read_exit(dir, state)) {
+    read_sizes(dir, state);
+    return true;
+  }
   if (!same_boot && strcmp(host, claim.host) != 0) {
     answer_error(answer, MARE_GUEST_ERR_EXISTS, "%s is run by guest '%s', this is '%s': ask there",
                  dir, claim.host, host);
     return false;
   }
-  // The exit file is written before the runner goes: so look at the runner first, then at the file
-  // again.
-  if (same_boot && runner_lives(&claim)) {
-    state->state = MARE_GUEST_STATE_RUNNING;
-  } else if (!read_exit(dir, state)) {
-    state->state = MARE_GUEST_STATE_LOST;
-  }
+  state->state = MARE_GUEST_STATE_LOST;
   read_sizes(dir, state);
   return true;
 }

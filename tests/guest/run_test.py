@@ -204,6 +204,25 @@ class Output(GuestdTest):
         wait_until(lambda: client.output(directory, 6) == b"second\n", "the second line")
 
 
+class PutBack(GuestdTest):
+    """In a VM that went back to a checkpoint, the job's files are of a later time than its memory."""
+
+    def test_what_a_life_that_was_undone_left_behind_does_not_count(self) -> None:
+        client = self.connect()
+        directory = self.directory("job")
+        client.run("j", directory, "sh", "-c",
+                   "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3")
+        wait_until(lambda: client.output(directory) == b"one\n", "its first line")
+        with open(directory / "output", "ab") as output:
+            output.write(b"two, and some more of what is not true any longer\n" * 10)
+        (directory / "exit").write_text("exit 1\n")
+        self.assertEqual(client.status("j", directory)["state"], "running")
+        (directory / "go").touch()
+        state = client.wait_exited("j", directory)
+        self.assertEqual((state["state"], state["exit"]), ("exited", "3"))
+        self.assertEqual(client.output(directory), b"one\ntwo\n")
+
+
 class Signals(GuestdTest):
     def test_reach_the_whole_group(self) -> None:
         client = self.connect()
