@@ -14,6 +14,8 @@ auto check() {
   };
 }
 
+constexpr double kDay_s = 86400;
+
 constexpr const char* kFooter =
     "Files: STATE/mare.db (all state), STATE/token (the API's bearer token), STATE/jobs "
     "(outputs).\n"
@@ -32,6 +34,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   std::string level = "info";
   double boot_timeout = options.settings.boot_timeout.count();
   double unreachable_timeout = options.settings.unreachable_timeout.count();
+  double host_mtbf_days = options.settings.host_mtbf.count() / kDay_s;
   long heartbeat_ms = options.settings.heartbeat.count();
 
   CLI::App app{
@@ -52,6 +55,13 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--nfs-images", options.nfs_images, "Export of --images")->capture_default_str();
   app.add_option("--nfs-jobs", options.settings.nfs_jobs,
                  "Export of the jobs' directory, and its path in guests")
+      ->capture_default_str();
+  app.add_option("--checkpoints", options.settings.checkpoints_directory,
+                 "Checkpoints of jobs, by the same path on all hosts, which share it")
+      ->capture_default_str();
+  app.add_option("--host-mtbf-days", host_mtbf_days,
+                 "Believed mean time between a host's failures, until some are seen")
+      ->check(CLI::Range(0.001, 36500.0))
       ->capture_default_str();
   app.add_option("--vm-subnet", subnet, "VMs get their addresses from here")
       ->check(check<Ipv4Subnet>())
@@ -104,6 +114,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.vm_subnet = *Ipv4Subnet::parse(subnet);
   options.settings.boot_timeout = Seconds{boot_timeout};
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
+  options.settings.host_mtbf = Seconds{host_mtbf_days * kDay_s};
   options.settings.heartbeat = Milliseconds{heartbeat_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info

@@ -106,6 +106,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::MigrationBody>(schemas, "MigrationCreate");
   takes<wire::ReportBody>(schemas, "MigrationReport");
   takes<wire::JobBody>(schemas, "JobCreate");
+  takes<wire::RestartBody>(schemas, "JobRestart");
 }
 
 TEST_F(Description, ListsOfNamesAreTheModels) {
@@ -121,7 +122,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::PlanDrain);
+  names("Operation", "kind", OperationKind::CheckpointRestore);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
 }

@@ -222,7 +222,7 @@ TEST_F(CheckpointFaults, ARestartThatFindsNoRoomTouchesNothing) {
   ASSERT_TRUE(world.add_host("h9", small));
   const Operation refused = restart(first, "", {HostId{"h9"}});
   EXPECT_EQ(refused.outcome, Outcome::Failed);
-  EXPECT_EQ(refused.error_code, "ResourceExhausted");
+  EXPECT_EQ(refused.error_code, to_string(Code::ResourceExhausted));
   EXPECT_EQ(job(first).state, JobState::Running);
   expect_right_result(first);
 }

@@ -130,7 +130,7 @@ def mared_argv(plan: Plan, program: str) -> list[str]:
     return [program, "--state-dir", str(plan.directory / "mared"), "--listen",
             f"127.0.0.1:{plan.rest_port}",
             "--images", plan.images, "--nfs-server", plan.nfs_address, "--nfs-images", "/images",
-            "--nfs-jobs", "/jobs", "--vm-subnet", plan.vm_subnet, "--vm-prefix-length",
-            str(plan.prefix_length),
+            "--nfs-jobs", "/jobs", "--checkpoints", str(plan.directory / "checkpoints"),
+            "--vm-subnet", plan.vm_subnet, "--vm-prefix-length", str(plan.prefix_length),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / "controller.pem"),
             "--key", str(pki / "controller.key")]

@@ -326,6 +326,36 @@ class Jobs(CommandTest):
         self.assertEqual((body["pool"], body["ranks"]), ("demo", 3))
         self.assertEqual(body["environment"], ["A=1", "B=x=y"])
 
+    def test_checkpoints_are_asked_for_in_words(self) -> None:
+        self.submit(state="queued")
+        for words, told in ((["--checkpoint-every", "90s", "--checkpoints-kept", "5"], ("every", 90, 5)),
+                            (["--checkpoint-every", "optimal"], ("optimal", None, 2)),
+                            ([], ("never", None, 2))):
+            self.server.requests.clear()
+            self.mare("job", "submit", "demo", *words, "--", "prog")
+            body = self.sent("POST")[0][1]
+            self.assertEqual((body["checkpoint_rule"], body.get("checkpoint_every_s"), body["checkpoints_kept"]),
+                             told)
+        self.mare("job", "submit", "demo", "--checkpoint-every", "often", "--", "p", code=2)
+
+    def test_checkpoint_restart_and_list(self) -> None:
+        done = {**operation("succeeded"), "target": "job-1"}
+        self.server.on("POST", "/jobs/job-1:checkpoint", {**done, "kind": "checkpoint.take",
+                                                          "reason": "ck-2: 384 MiB in 1.2 s"}, 202)
+        self.server.on("POST", "/jobs/job-1:restart", {**done, "kind": "checkpoint.restore",
+                                                       "reason": "job-1 goes on from ck-1"}, 202)
+        self.server.on("GET", "/operations/op-1", {**done, "reason": "told"})
+        self.server.on("GET", "/jobs/job-1/checkpoints",
+                       {"items": [{"id": "ck-2", "state": "complete", "size_bytes": 402653184, "pause_ms": 62.5,
+                                   "skew_ms": 4.1}], "next_page_token": None})
+        self.assertIn("job-1 is complete", self.mare("job", "checkpoint", "job-1").stderr)
+        self.mare("job", "restart", "job-1", "--checkpoint", "ck-1", "--hosts", "h2,h3")
+        self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:restart",
+                                                 {"checkpoint": "ck-1", "hosts": ["h2", "h3"]}))
+        table = self.mare("job", "checkpoints", "job-1").stdout
+        for word in ("ck-2", "complete", "384 MiB", "62.5 ms", "4.1 ms"):
+            self.assertIn(word, table)
+
     def test_wait_gives_the_programs_exit_code(self) -> None:
         for code in (0, 7, 137):
             self.submit(state="succeeded" if code == 0 else "failed", exit_code=code)

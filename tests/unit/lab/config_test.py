@@ -63,6 +63,7 @@ class CommandLines(unittest.TestCase):
         self.assertEqual(options["--listen"], "127.0.0.1:7999")
         self.assertEqual(options["--vm-subnet"], "10.77.1.0/24")
         self.assertEqual(options["--vm-prefix-length"], "16")
+        self.assertTrue(options["--checkpoints"].endswith("/checkpoints"))
 
 
 class Machine(unittest.TestCase):

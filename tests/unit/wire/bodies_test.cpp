@@ -180,7 +180,40 @@ TEST(JobBody, RoundTrip) {
   EXPECT_EQ(back.ranks, 3);
 }
 
+TEST(JobBody, CheckpointsThereAndBack) {
+  JobBody body{PoolId{"demo"}, "", {"/opt/x"}, {}, 1};
+  for (const CheckpointPlan& plan :
+       {CheckpointPlan{}, CheckpointPlan{CheckpointRule::Every, Seconds{1.5}, 9},
+        CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1}}) {
+    body.checkpoints = plan;
+    const auto back = good<JobBody>(to_text(to_json(body)));
+    EXPECT_EQ(back.checkpoints.rule, plan.rule);
+    EXPECT_EQ(back.checkpoints.every, plan.every);
+    EXPECT_EQ(back.checkpoints.keep, plan.keep);
+  }
+  const auto every = good<JobBody>(R"({"pool":"p","command":["a"],"checkpoint_every_s":60})");
+  EXPECT_EQ(every.checkpoints.rule, CheckpointRule::Every) << "said by the interval alone";
+  EXPECT_EQ(every.checkpoints.keep, kCheckpointsKept);
+}
+
+TEST(RestartBody, ThereAndBackAndBadInput) {
+  const auto back = good<RestartBody>(
+      to_text(to_json(RestartBody{CheckpointId{"ck-3"}, {HostId{"h1"}, HostId{"h2"}}})));
+  EXPECT_EQ(back.checkpoint, CheckpointId{"ck-3"});
+  EXPECT_EQ(back.hosts.size(), 2U);
+  EXPECT_FALSE(good<RestartBody>("{}").checkpoint);
+  EXPECT_THAT(bad<RestartBody>(R"({"checkpoint":""})"), ElementsAre("/checkpoint"));
+  EXPECT_THAT(bad<RestartBody>(R"({"hosts":["h1","h1"]})"), ElementsAre("/hosts"));
+}
+
 TEST(JobBody, BadInput) {
+  const std::string job = R"({"pool":"p","command":["a"],)";
+  EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_rule":"every"})"),
+              ElementsAre("/checkpoint_every_s"));
+  EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_rule":"never","checkpoint_every_s":9})"),
+              ElementsAre("/checkpoint_every_s"));
+  EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_rule":"now","checkpoints_kept":101})"),
+              ElementsAre("/checkpoints_kept", "/checkpoint_rule"));
   EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));

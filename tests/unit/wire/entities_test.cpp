@@ -1,6 +1,8 @@
 // Every member of every entity goes there and back, filled and empty.
 #include "rest/wire/entities.h"
 
+#include "rest/wire/checkpoints.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,6 +132,47 @@ TEST(Entities, Job) {
   job.vms.clear();
   there_and_back(job, job_from);
   EXPECT_TRUE(to_json(job)["exit_code"].is_null());
+  EXPECT_TRUE(to_json(job)["checkpoint_every_s"].is_null());
+  job.checkpoints = {CheckpointRule::Every, Seconds{2.5}, 7};
+  job.restarts = 3;
+  there_and_back(job, job_from);
+  EXPECT_EQ(to_json(job)["checkpoint_every_s"], 2.5);
+  Json old = to_json(job);
+  for (const char* name :
+       {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept", "restarts"}) {
+    old.erase(name);
+  }
+  const auto from_older = job_from(old);
+  ASSERT_TRUE(from_older.ok()) << "a server of the version before";
+  EXPECT_EQ(from_older->checkpoints.rule, CheckpointRule::Never);
+}
+
+TEST(Entities, Checkpoint) {
+  Checkpoint checkpoint;
+  checkpoint.id = CheckpointId{"ck-1"};
+  checkpoint.job = JobId{"job-1"};
+  checkpoint.operation = OperationId{"op-3"};
+  checkpoint.state = CheckpointState::Complete;
+  checkpoint.began = kThen;
+  checkpoint.pause = Microseconds{62'500};
+  checkpoint.skew = Microseconds{4'125};
+  checkpoint.size = Bytes{5'000'000'000};
+  CheckpointPart part;
+  part.vm = VmId{"demo-0"};
+  part.host = HostId{"h1"};
+  part.path = "/store/ck-1/demo-0";
+  part.size = checkpoint.size;
+  part.checksum = 0xfedcba9876543210ULL;
+  part.stopped = kThen;
+  checkpoint.parts = {part};
+  const Json shown = Json::parse(to_text(to_json(checkpoint)));
+  EXPECT_EQ(shown["pause_ms"], 62.5);
+  EXPECT_EQ(shown["skew_ms"], 4.125);
+  EXPECT_TRUE(shown["completed"].is_null());
+  EXPECT_EQ(shown["size_bytes"], 5'000'000'000);
+  EXPECT_EQ(shown["parts"][0]["checksum"], "fedcba9876543210") << "no number: it needs 64 bits";
+  EXPECT_EQ(shown["parts"][0]["vm"], "demo-0");
+  EXPECT_TRUE(shown["parts"][0]["resumed"].is_null());
 }
 
 TEST(Entities, ForeignBytesAreShown) {
