@@ -83,8 +83,7 @@ std::optional<Result<CaptureStatus>> Captures::known(const CaptureTicket& ticket
                                         found->second->ticket.checkpoint.value);
 }
 
-Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket, virDomainPtr domain,
-                                      bool copy_on_write) {
+Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket, bool copy_on_write) {
   auto job = std::make_shared<Job>();
   job->ticket = ticket;
   job->copy_on_write = copy_on_write;
@@ -100,23 +99,19 @@ Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket, virDomainPtr 
   }
   join(former);
   const auto give_up = [&](const Error& error) {
-    const std::lock_guard lock(mutex_);
-    jobs_.erase(ticket.vm.uuid);
-    job->file.reset();
+    {
+      const std::lock_guard lock(mutex_);
+      jobs_.erase(ticket.vm.uuid);
+    }
+    // QEMU notices that nobody reads; what it was told is taken back.
+    if (job->domain) stop_sending(job->domain.get());
     return error;
   };
-  const std::string xml =
-      take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
-  if (xml.empty()) {
-    return give_up(last_read_error("VM '" + ticket.vm.id.value + "' can't be described"));
-  }
-  auto file = CaptureFile::create(ticket.path, xml);
-  if (!file) return give_up(file.error());
-  job->file = std::move(*file);
+  if (auto ready = make_ready(*job); !ready) return give_up(ready.error());
   job->began = clock_.now();
-  if (virDomainSuspend(domain) != 0) {
+  if (virDomainSuspend(job->domain.get()) != 0) {
     const Error error = last_error("VM '" + ticket.vm.id.value + "' can't be paused");
-    (void)virDomainResume(domain);  // it may have been paused all the same
+    (void)virDomainResume(job->domain.get());  // it may have been paused all the same
     return give_up(error);
   }
   const std::lock_guard lock(mutex_);

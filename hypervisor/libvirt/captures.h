@@ -45,7 +45,7 @@ class Captures {
   Captures& operator=(const Captures&) = delete;
 
   /// Driver::begin_capture() of a VM that runs here and is on no way.
-  Result<CaptureStatus> begin(const CaptureTicket& ticket, virDomainPtr domain, bool copy_on_write);
+  Result<CaptureStatus> begin(const CaptureTicket& ticket, bool copy_on_write);
   /// What begin() would answer without doing anything; nothing if it would do something.
   std::optional<Result<CaptureStatus>> known(const CaptureTicket& ticket);
   CaptureStatus status(const VmKey& vm);
@@ -60,6 +60,19 @@ class Captures {
   bool was_loaded(const std::string& uuid, const CheckpointId& from);
 
  private:
+  /// A descriptor with an owner.
+  class Descriptor {
+   public:
+    Descriptor() = default;
+    ~Descriptor() { reset(); }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    int get() const { return raw_; }
+    void reset(int raw = -1);
+
+   private:
+    int raw_ = -1;
+  };
   struct Job {
     CaptureTicket ticket;
     CaptureStatus status;
@@ -71,21 +84,25 @@ class Captures {
     bool over = false;       // its thread does nothing more
     MonotonicTime began{0};
     std::unique_ptr<CaptureFile> file;
+    Descriptor out;            // of the pipe that QEMU sends into
+    ConnectHandle connection;  // of its own: others may be in long calls
+    DomainHandle domain;
     std::thread thread;
   };
   using JobPtr = std::shared_ptr<Job>;
 
+  /// All that can be done while the VM runs.
+  Status make_ready(Job& job);
   // On the capture's thread.
   void run(const JobPtr& job);
-  Status capture(Job& job, virDomainPtr domain);
-  Status start_sending(Job& job, virDomainPtr domain, int pipe_end);
-  Status follow(Job& job, virDomainPtr domain);
-  Status read_all(Job& job, int pipe_end, std::atomic<bool>& stop);
+  Status capture(Job& job);
+  Status follow(Job& job);
+  Status read_all(Job& job, std::atomic<bool>& stop);
   /// An error when it is to end now.
   Status check_wanted(Job& job);
   void taken(Job& job);
   Status wait_for_release(Job& job);
-  void fail(Job& job, virDomainPtr domain, const Error& why);
+  void fail(Job& job, const Error& why);
   void stop_sending(virDomainPtr domain);
 
   bool is_active_locked(const std::string& uuid) const;

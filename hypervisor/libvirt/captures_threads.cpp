@@ -27,26 +27,17 @@ constexpr const char* kQuery = R"({"execute":"query-migrate"})";
 constexpr const char* kCancel = R"({"execute":"migrate_cancel"})";
 constexpr const char* kName = "mare-capture";
 
+/// Migrations leave behind what a snapshot can't go with; libvirt sets all anew for each of its
+/// own.
 std::string capability(bool on) {
-  return std::string(R"({"execute":"migrate-set-capabilities","arguments":{"capabilities":[)") +
+  std::string others;
+  for (const char* name : {"xbzrle", "auto-converge", "postcopy-ram", "multifd", "return-path",
+                           "x-ignore-shared", "pause-before-switchover"}) {
+    others += std::string(R"({"capability":")") + name + R"(","state":false},)";
+  }
+  return R"({"execute":"migrate-set-capabilities","arguments":{"capabilities":[)" + others +
          R"({"capability":"background-snapshot","state":)" + (on ? "true" : "false") + "}]}}";
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int raw) : raw_(raw) {}
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return raw_; }
-  void reset() {
-    if (raw_ >= 0) close(raw_);
-    raw_ = -1;
-  }
-
- private:
-  int raw_;
-};
 
 }  // namespace
 
@@ -61,19 +52,53 @@ SendPhase send_phase(const std::string& query_migrate) {
   return pages > 0 ? SendPhase::Sending : SendPhase::Preparing;
 }
 
-void Captures::run(const JobPtr& job) {
+void Captures::Descriptor::reset(int raw) {
+  if (raw_ >= 0) close(raw_);
+  raw_ = raw;
+}
+
+Status Captures::make_ready(Job& job) {
+  const std::string name = "VM '" + job.ticket.vm.id.value + "'";
   auto connection = open_connection(connection_.uri());
-  const std::string& uuid = job->ticket.vm.uuid;
-  const DomainHandle domain{
-      connection ? virDomainLookupByUUIDString(connection->get(), uuid.c_str()) : nullptr};
-  const Status done = domain       ? capture(*job, domain.get())
-                      : connection ? Status(last_read_error("VM '" + job->ticket.vm.id.value + "'"))
-                                   : Status(connection.error());
+  if (!connection) return connection.error();
+  job.connection = *connection;
+  job.domain.reset(virDomainLookupByUUIDString(job.connection.get(), job.ticket.vm.uuid.c_str()));
+  if (!job.domain) return last_read_error(name);
+  virDomainPtr domain = job.domain.get();
+  // As libvirt itself describes a domain in front of its state.
+  const std::string xml = take_text(virDomainGetXMLDesc(
+      domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE | VIR_DOMAIN_XML_INACTIVE));
+  if (xml.empty()) return last_read_error(name + " can't be described");
+  auto file = CaptureFile::create(job.ticket.path, xml);
+  if (!file) return file.error();
+  job.file = std::move(*file);
+  auto set = ask_monitor(domain, capability(job.copy_on_write));
+  if (!set && job.copy_on_write) {
+    // Its memory is of a kind that can't be write-protected: it stands still, then.
+    log_.info("libvirt", name + " is captured without copy-on-write: " + set.error().message);
+    job.copy_on_write = false;
+    set = ask_monitor(domain, capability(false));
+  }
+  if (!set) return set.error();
+  if (auto full = ask_monitor(domain, kFull); !full) return full.error();
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return make_error(Code::Internal, "no pipe to capture " + name);
+  }
+  job.out.reset(ends[0]);
+  Descriptor in;  // QEMU gets its own: its end is the end of the stream
+  in.reset(ends[1]);
+  (void)fcntl(job.out.get(), F_SETPIPE_SZ, kPipe);
+  return give_descriptor(domain, kName, in.get());
+}
+
+void Captures::run(const JobPtr& job) {
+  const Status done = capture(*job);
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
   }
-  if (!done) fail(*job, domain.get(), done.error());
+  if (!done) fail(*job, done.error());
   {
     const std::lock_guard lock(mutex_);
     if (done) {
@@ -85,32 +110,28 @@ void Captures::run(const JobPtr& job) {
     job->over = true;
   }
   changed_.notify_all();
-  over_(uuid);
+  over_(job->ticket.vm.uuid);
 }
 
-Status Captures::capture(Job& job, virDomainPtr domain) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-    return make_error(Code::Internal, "no pipe for a capture");
-  }
-  Descriptor out(ends[0]);
-  Descriptor in(ends[1]);
-  (void)fcntl(out.get(), F_SETPIPE_SZ, kPipe);
-  if (auto begun = start_sending(job, domain, in.get()); !begun) return begun;
-  in.reset();  // QEMU has its own: its end is the end of the stream
+Status Captures::capture(Job& job) {
   std::atomic<bool> stop{false};
   Status kept = ok_status();
+  auto begun =
+      ask_monitor(job.domain.get(), std::string(R"({"execute":"migrate","arguments":{"uri":"fd:)") +
+                                        kName + R"("}})");
+  if (!begun) return begun.error();
   std::thread reader([&] {
-    kept = read_all(job, out.get(), stop);
+    kept = read_all(job, stop);
     // QEMU must not wait for somebody who is gone.
-    if (!kept) out.reset();
+    if (!kept) job.out.reset();
   });
-  Status sent = follow(job, domain);
+  Status sent = follow(job);
   if (!sent) stop.store(true);
   reader.join();
+  job.out.reset();
   if (!kept && kept.error().code != Code::Cancelled) return kept;  // it explains QEMU's complaint
   if (!sent) return sent;
-  (void)ask_monitor(domain, capability(false));
+  (void)ask_monitor(job.domain.get(), capability(false));
   if (auto whole = job.file->finish(); !whole) return whole;
   {
     const std::lock_guard lock(mutex_);
@@ -119,27 +140,10 @@ Status Captures::capture(Job& job, virDomainPtr domain) {
   return wait_for_release(job);
 }
 
-Status Captures::start_sending(Job& job, virDomainPtr domain, int pipe_end) {
-  auto set = ask_monitor(domain, capability(job.copy_on_write));
-  if (!set && job.copy_on_write) {
-    // Its memory is of a kind that can't be write-protected: it stands still, then.
-    log_.info("libvirt", "VM '" + job.ticket.vm.id.value +
-                             "' is captured without copy-on-write: " + set.error().message);
-    job.copy_on_write = false;
-    set = ask_monitor(domain, capability(false));
-  }
-  if (!set) return set.error();
-  if (auto full = ask_monitor(domain, kFull); !full) return full.error();
-  if (auto given = give_descriptor(domain, kName, pipe_end); !given) return given;
-  auto begun = ask_monitor(
-      domain, std::string(R"({"execute":"migrate","arguments":{"uri":"fd:)") + kName + R"("}})");
-  return begun ? ok_status() : Status(begun.error());
-}
-
-Status Captures::follow(Job& job, virDomainPtr domain) {
+Status Captures::follow(Job& job) {
   bool holding = true;
   while (true) {
-    auto reply = ask_monitor(domain, kQuery);
+    auto reply = ask_monitor(job.domain.get(), kQuery);
     if (!reply) return reply.error();
     const SendPhase phase = send_phase(*reply);
     if (phase == SendPhase::Broken) {
@@ -159,15 +163,15 @@ Status Captures::follow(Job& job, virDomainPtr domain) {
   }
 }
 
-Status Captures::read_all(Job& job, int pipe_end, std::atomic<bool>& stop) {
+Status Captures::read_all(Job& job, std::atomic<bool>& stop) {
   std::string piece(static_cast<std::size_t>(kPipe), '\0');
   while (true) {
-    pollfd look{pipe_end, POLLIN, 0};
+    pollfd look{job.out.get(), POLLIN, 0};
     if (poll(&look, 1, kWake_ms) <= 0) {
       if (stop.load()) return make_error(Code::Cancelled, "it was given up");
       continue;
     }
-    const ssize_t got = read(pipe_end, piece.data(), piece.size());
+    const ssize_t got = read(job.out.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return make_error(Code::Internal, "the pipe from QEMU broke");
     if (got == 0) return ok_status();
@@ -219,20 +223,22 @@ void Captures::stop_sending(virDomainPtr domain) {
   (void)ask_monitor(domain, capability(false));
 }
 
-void Captures::fail(Job& job, virDomainPtr domain, const Error& why) {
-  if (domain != nullptr) stop_sending(domain);
+void Captures::fail(Job& job, const Error& why) {
+  stop_sending(job.domain.get());
   bool stands = false;
   {
     const std::lock_guard lock(mutex_);
     // From here on nobody else lets it go on.
     stands = !job.released && !job.releasing;
-    job.status.phase = CapturePhase::Failed;
+    job.dropped = true;
     job.status.error = why.text();
     job.file.reset();
   }
-  if (stands && domain != nullptr && virDomainResume(domain) == 0) {
+  const bool goes_on = stands && virDomainResume(job.domain.get()) == 0;
+  {
     const std::lock_guard lock(mutex_);
-    job.status.resumed = clock_.wall_now();
+    if (goes_on) job.status.resumed = clock_.wall_now();
+    job.status.phase = CapturePhase::Failed;
   }
   log_.warn("libvirt", "VM '" + job.ticket.vm.id.value + "' was not captured for " +
                            job.ticket.checkpoint.value + ": " + why.text());

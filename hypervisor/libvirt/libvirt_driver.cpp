@@ -248,7 +248,7 @@ class LibvirtDriver final : public Driver {
     }
     // Its log and QEMU's own write protection would be in each other's way.
     watching_.back_off(vm.uuid);
-    auto begun = captures_.begin(ticket, domain->get(), copies_on_write());
+    auto begun = captures_.begin(ticket, copies_on_write());
     if (!begun) watching_.watch(vm.uuid);
     return begun;
   }
