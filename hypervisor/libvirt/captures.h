@@ -97,7 +97,8 @@ class Captures {
   void run(const JobPtr& job);
   Status capture(Job& job);
   Status follow(Job& job);
-  Status read_all(Job& job, std::atomic<bool>& stop);
+  enum class Reading : std::uint8_t { Going, LastPiece, GivenUp };
+  Status read_all(Job& job, std::atomic<Reading>& reading);
   /// An error when it is to end now.
   Status check_wanted(Job& job);
   void taken(Job& job);

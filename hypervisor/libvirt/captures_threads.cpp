@@ -106,7 +106,10 @@ void Captures::run(const JobPtr& job) {
       job->status.checksum = job->file->checksum();
       job->status.phase = CapturePhase::Durable;
     }
-    job->file.reset();
+  }
+  job->file.reset();
+  {
+    const std::lock_guard lock(mutex_);
     job->over = true;
   }
   changed_.notify_all();
@@ -114,19 +117,19 @@ void Captures::run(const JobPtr& job) {
 }
 
 Status Captures::capture(Job& job) {
-  std::atomic<bool> stop{false};
+  std::atomic<Reading> reading{Reading::Going};
   Status kept = ok_status();
   auto begun =
       ask_monitor(job.domain.get(), std::string(R"({"execute":"migrate","arguments":{"uri":"fd:)") +
                                         kName + R"("}})");
   if (!begun) return begun.error();
   std::thread reader([&] {
-    kept = read_all(job, stop);
+    kept = read_all(job, reading);
     // QEMU must not wait for somebody who is gone.
     if (!kept) job.out.reset();
   });
   Status sent = follow(job);
-  if (!sent) stop.store(true);
+  reading.store(sent ? Reading::LastPiece : Reading::GivenUp);
   reader.join();
   job.out.reset();
   if (!kept && kept.error().code != Code::Cancelled) return kept;  // it explains QEMU's complaint
@@ -163,12 +166,15 @@ Status Captures::follow(Job& job) {
   }
 }
 
-Status Captures::read_all(Job& job, std::atomic<bool>& stop) {
+Status Captures::read_all(Job& job, std::atomic<Reading>& reading) {
   std::string piece(static_cast<std::size_t>(kPipe), '\0');
   while (true) {
     pollfd look{job.out.get(), POLLIN, 0};
     if (poll(&look, 1, kWake_ms) <= 0) {
-      if (stop.load()) return make_error(Code::Cancelled, "it was given up");
+      const Reading now = reading.load();
+      if (now == Reading::GivenUp) return make_error(Code::Cancelled, "it was given up");
+      // QEMU has sent everything, and nothing is in the pipe: somebody else holds its other end.
+      if (now == Reading::LastPiece) return ok_status();
       continue;
     }
     const ssize_t got = read(job.out.get(), piece.data(), piece.size());
@@ -232,8 +238,8 @@ void Captures::fail(Job& job, const Error& why) {
     stands = !job.released && !job.releasing;
     job.dropped = true;
     job.status.error = why.text();
-    job.file.reset();
   }
+  job.file.reset();  // removes it
   const bool goes_on = stands && virDomainResume(job.domain.get()) == 0;
   {
     const std::lock_guard lock(mutex_);
