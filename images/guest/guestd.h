@@ -110,6 +110,9 @@ bool job_dir_ok(const char* dir);
 /// Reads the directory. `id` NULL: whoever owns it. False with the answer's error set.
 bool job_state_read(const char* dir, const char* id, struct job_state* state,
                     struct answer* answer);
+/// Where the output ends, if its runner lives here: in a VM that was put back to a checkpoint the
+/// file may be longer, with what was written in the life that was undone.
+bool job_output_end(const char* dir, uint64_t* end);
 /// 1: made, the directory is this process's; 0: somebody made it before; -1: errno.
 int job_claim(const char* dir, const char* id);
 /// Replaces a file of the directory at once and durably; false with errno.

@@ -165,22 +165,30 @@ int job_claim(const char* dir, const char* id) {
   return error == EEXIST ? 0 : -1;
 }
 
-// 1: read; 0: there is none; -1 with the answer's error set.
-static int read_claim(const char* dir, struct claim* claim, struct answer* answer) {
+// 1: read; 0: there is none; -1: errno; -2: damaged.
+static int parse_claim(const char* dir, struct claim* claim) {
   char path[PATH_MAX];
   char content[512];
   job_path(path, sizeof path, dir, MARE_GUEST_FILE_CLAIM);
-  if (slurp(path, content, sizeof content) < 0) {
-    if (errno == ENOENT) return 0;
-    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read %s: %s", path, strerror(errno));
-    return -1;
-  }
-  if (sscanf(content, "id %128s host %64s boot %39s runner %ld %llu", claim->id, claim->host,
-             claim->boot_id, &claim->runner, &claim->runner_start) != 5) {
+  if (slurp(path, content, sizeof content) < 0) return errno == ENOENT ? 0 : -1;
+  const int fields = sscanf(content, "id %128s host %64s boot %39s runner %ld %llu", claim->id,
+                            claim->host, claim->boot_id, &claim->runner, &claim->runner_start);
+  return fields == 5 ? 1 : -2;
+}
+
+// 1: read; 0: there is none; -1 with the answer's error set.
+static int read_claim(const char* dir, struct claim* claim, struct answer* answer) {
+  const int found = parse_claim(dir, claim);
+  if (found >= 0) return found;
+  const int error = errno;
+  char path[PATH_MAX];
+  job_path(path, sizeof path, dir, MARE_GUEST_FILE_CLAIM);
+  if (found == -1) {
+    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read %s: %s", path, strerror(error));
+  } else {
     answer_error(answer, MARE_GUEST_ERR_FAILED, "%s is damaged: remove the directory", path);
-    return -1;
   }
-  return 1;
+  return -1;
 }
 
 static bool read_exit(const char* dir, struct job_state* state) {
@@ -209,6 +217,41 @@ static bool runner_lives(const struct claim* claim) {
   return process_start(claim->runner, &start) && start == claim->runner_start;
 }
 
+// Where the runner's descriptor of that file stands; the program shares it.
+static bool runner_position(long runner, const struct stat* output, uint64_t* position) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%ld/fd", runner);
+  DIR* all = opendir(path);
+  if (!all) return false;
+  bool found = false;
+  for (const struct dirent* entry = readdir(all); entry && !found; entry = readdir(all)) {
+    const long number = strtol(entry->d_name, NULL, 10);
+    struct stat target;
+    snprintf(path, sizeof path, "/proc/%ld/fd/%ld", runner, number);
+    if (entry->d_name[0] == '.' || stat(path, &target) != 0) continue;
+    if (target.st_dev != output->st_dev || target.st_ino != output->st_ino) continue;
+    char content[256];
+    unsigned long long pos = 0;
+    snprintf(path, sizeof path, "/proc/%ld/fdinfo/%ld", runner, number);
+    found = slurp(path, content, sizeof content) > 0 && sscanf(content, "pos: %llu", &pos) == 1;
+    if (found) *position = pos;
+  }
+  closedir(all);
+  return found;
+}
+
+bool job_output_end(const char* dir, uint64_t* end) {
+  char path[PATH_MAX];
+  char boot_id[40];
+  struct claim claim;
+  struct stat output;
+  read_boot_id(boot_id, sizeof boot_id);
+  job_path(path, sizeof path, dir, MARE_GUEST_FILE_OUTPUT);
+  return stat(path, &output) == 0 && parse_claim(dir, &claim) == 1 &&
+         !strcmp(boot_id, claim.boot_id) && runner_lives(&claim) &&
+         runner_position(claim.runner, &output, end) && *end <= (uint64_t)output.st_size;
+}
+
 bool job_state_read(const char* dir, const char* id, struct job_state* state,
                     struct answer* answer) {
   *state = (struct job_state){.state = MARE_GUEST_STATE_UNKNOWN};
@@ -231,6 +274,7 @@ bool job_state_read(const char* dir, const char* id, struct job_state* state,
   if (same_boot && runner_lives(&claim)) {
     state->state = MARE_GUEST_STATE_RUNNING;
     read_sizes(dir, state);
+    (void)job_output_end(dir, &state->output_bytes);
     return true;
   }
   if (read_exit(dir, state)) {

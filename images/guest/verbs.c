@@ -131,13 +131,15 @@ static void run(const struct guestd* guestd, const struct request* request, stru
   launch_free(&launch);
 }
 
-static void read_output(int fd, uint64_t offset, uint64_t most, struct answer* answer) {
+static void read_output(const char* dir, int fd, uint64_t offset, uint64_t most,
+                        struct answer* answer) {
   struct stat file;
   if (fstat(fd, &file) != 0) {
     answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read the output: %s", strerror(errno));
     return;
   }
-  const uint64_t total = (uint64_t)file.st_size;
+  uint64_t total = (uint64_t)file.st_size;
+  (void)job_output_end(dir, &total);
   const uint64_t left = offset < total ? total - offset : 0;
   const size_t size = (size_t)(left < most ? left : most);
   answer->payload = malloc(size + 1);
@@ -174,7 +176,7 @@ static void output(const struct guestd* guestd, const struct request* request,
   job_path(path, sizeof path, dir, MARE_GUEST_FILE_OUTPUT);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd >= 0) {
-    read_output(fd, offset, most, answer);
+    read_output(dir, fd, offset, most, answer);
     close(fd);
     return;
   }

@@ -88,6 +88,8 @@ void CheckpointRestore::done() {
            job.state = JobState::Running;
            job.reason = "";
            ++job.restarts;
+           // What was fetched may be of the life that is undone: all of it is fetched again.
+           job.output_bytes = 0;
            return put_job(tx, clock(), job);
          });
 }

@@ -50,7 +50,8 @@ std::string job_output_path(const std::string& jobs_directory, const JobId& job)
 }
 
 Result<std::uint64_t> fetch_output(GuestPort& guests, const GuestAddress& guest,
-                                   const GuestRun& run, const std::string& jobs_directory) {
+                                   const GuestRun& run, const std::string& jobs_directory,
+                                   bool anew) {
   const std::string path = job_output_path(jobs_directory, run.id);
   std::error_code failed;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);
@@ -60,6 +61,7 @@ Result<std::uint64_t> fetch_output(GuestPort& guests, const GuestAddress& guest,
   }
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
   if (file.get() < 0) return os_error("cannot open " + path);
+  if (anew && ftruncate(file.get(), 0) != 0) return os_error("cannot empty " + path);
   struct stat facts {};
   if (fstat(file.get(), &facts) != 0) return os_error("cannot look at " + path);
   auto size = static_cast<std::uint64_t>(facts.st_size);

@@ -29,6 +29,8 @@ class JobRun final : public Task {
     if (!row) return again();
     if (row->restarts != job_.restarts) forget_former_life();
     job_ = *row;
+    // Nothing was kept of its output since it was put back: what is in the file is older than that.
+    fetch_anew_ = job_.restarts > 0 && job_.output_bytes == 0;
     switch (state()) {
       case JobRunState::Queued:
         return wait_for_vms();
@@ -178,10 +180,10 @@ class JobRun final : public Task {
     const std::string directory = settings().jobs_directory;
     call<Polled>(
         lane(),
-        [&guests = context_.ports.guests, g = guest_, r = run_, directory] {
+        [&guests = context_.ports.guests, g = guest_, r = run_, directory, anew = fetch_anew_] {
           // Status first: output that is complete at an end seen before is complete.
           auto status = guests.run_status(g, r);
-          auto output = fetch_output(guests, g, r, directory);
+          auto output = fetch_output(guests, g, r, directory, anew);
           return Polled{std::move(status), std::move(output)};
         },
         [this](Polled polled) { on_polled(std::move(polled)); });
@@ -189,6 +191,7 @@ class JobRun final : public Task {
 
   void on_polled(Polled polled) {
     if (restoring() || restored_since()) return again(settings().job_poll);
+    if (polled.output) fetch_anew_ = false;
     if (polled.output && *polled.output != job_.output_bytes) {
       job_.output_bytes = *polled.output;
       (void)store().write([&](store::Transaction& tx) { return tx.put(job_); });
@@ -334,6 +337,7 @@ class JobRun final : public Task {
   GuestRun run_;
   bool killed_ = false;
   int output_tries_ = 0;
+  bool fetch_anew_ = false;
   std::string lost_;
   std::optional<MonotonicTime> silent_since_;
 };

@@ -216,7 +216,9 @@ class PutBack(GuestdTest):
         with open(directory / "output", "ab") as output:
             output.write(b"two, and some more of what is not true any longer\n" * 10)
         (directory / "exit").write_text("exit 1\n")
-        self.assertEqual(client.status("j", directory)["state"], "running")
+        state = client.status("j", directory)
+        self.assertEqual((state["state"], state["output_bytes"]), ("running", "4"))
+        self.assertEqual(client.output(directory), b"one\n", "only what this life has written")
         (directory / "go").touch()
         state = client.wait_exited("j", directory)
         self.assertEqual((state["state"], state["exit"]), ("exited", "3"))

@@ -154,6 +154,10 @@ class Campaign {
         return cancel_something();
       case 9:
         return remove_or_add_host();
+      case 10:
+        return take_checkpoint();
+      case 11:
+        return restart_job();
       default:
         return migrate();
     }
@@ -175,7 +179,28 @@ class Campaign {
     request.pool = pool->id;
     request.command = {"solver", "--sim-work=" + std::to_string(1 + rng_.below(20))};
     if (rng_.chance(0.15)) request.command.emplace_back("--sim-exit=3");
+    if (rng_.chance(0.4)) {
+      request.checkpoints = {CheckpointRule::Every, Seconds{1.0 + 5 * rng_.unit()},
+                             static_cast<int>(1 + rng_.below(3))};
+    }
     request.ranks = static_cast<int>(1 + rng_.below(static_cast<std::uint64_t>(pool->size)));
+    submit(request);
+  }
+
+  void take_checkpoint() {
+    const auto jobs = world_.jobs();
+    const auto* job = pick(jobs);
+    if (job != nullptr) submit(engine::CheckpointRequest{job->id});
+  }
+
+  void restart_job() {
+    const auto jobs = world_.jobs();
+    const auto* job = pick(jobs);
+    if (job == nullptr) return;
+    engine::RestartRequest request;
+    request.job = job->id;
+    const auto hosts = world_.hosts();
+    if (rng_.chance(0.2)) request.hosts = {pick(hosts)->id};
     submit(request);
   }
 

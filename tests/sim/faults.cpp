@@ -22,12 +22,14 @@ Faults::Faults(SimWorld& world) : world_(world), rng_(world.scenario) {
     faults.precopy_breaks = 0.2;
     faults.switch_breaks = 0.2;
     faults.post_copy_breaks = 0.2;
+    faults.capture_fails = 0.05;
   }
   if (roughness == 2) {
     faults.call_refused = 0.08;
     faults.call_unanswered = 0.08;
     faults.start_fails = 0.1;
     faults.boot_panics = 0.05;
+    faults.capture_fails = 0.2;
     faults.switch_breaks = 0.5;
     faults.post_copy_breaks = 0.5;
   }

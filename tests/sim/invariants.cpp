@@ -223,7 +223,8 @@ void Invariants::check_job_end(const Job& job, const std::vector<Operation>& ope
   });
   const bool unclear = std::any_of(operations.begin(), operations.end(), [&](const Operation& o) {
     return o.outcome == Outcome::NeedsOperator &&
-           std::find(job.vms.begin(), job.vms.end(), VmId{o.target}) != job.vms.end();
+           (o.target == job.id.value ||
+            std::find(job.vms.begin(), job.vms.end(), VmId{o.target}) != job.vms.end());
   });
   const bool never_began = job.vms.empty();
   if (!vm_ended && !unclear && !never_began) {
