@@ -96,6 +96,8 @@ Bytes World::free(const SimHost& host) const {
 void World::kill(const HostId& id) {
   SimHost& host = hosts.at(id);
   host.up = false;
+  host.captures.clear();  // what they wrote lies where it is
+  host.dropped.clear();
   while (!host.copies.empty()) {
     const VmId vm = host.copies.begin()->first;
     copy_goes(id, vm);
@@ -104,8 +106,6 @@ void World::kill(const HostId& id) {
   }
   host.arrivals.clear();
   host.ended.clear();
-  host.captures.clear();  // what they wrote lies where it is
-  host.dropped.clear();
   refresh_runs();
 }
 

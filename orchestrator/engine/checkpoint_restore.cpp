@@ -157,6 +157,12 @@ Result<std::string> CheckpointRestore::why_not() const {
     if (*follower && (*follower)->state != to_string(JobRunState::Running)) {
       return job_.id.value + " is " + (*follower)->state + ", only one that runs or has ended can";
     }
+    auto pool = r.unfinished("pool", job_.pool.value);
+    if (!pool) return pool.error();
+    if (*pool) {
+      return "pool '" + job_.pool.value + "' is held by " + (*pool)->id.value + " (" +
+             std::string(to_string((*pool)->kind)) + ")";
+    }
     auto others = r.unfinished_jobs_of(job_.pool);
     if (!others) return others.error();
     for (const auto& other : *others) {
