@@ -175,7 +175,7 @@ TEST_F(Checkpoints, ComeByThemselvesAtTheirInterval) {
   expect_right_result(first);
   const JobId job_id = submit({CheckpointRule::Every, Seconds{6}, 2});
   const auto began = world.clock.now();
-  world.play(20s);
+  world.play(22s);
   int taken = 0;
   for (const auto& operation : world.operations()) {
     if (operation.kind != OperationKind::CheckpointTake || operation.target != job_id.value)
@@ -257,7 +257,6 @@ TEST_F(Checkpoints, AVmThatWasStartedAnewBecomesTheOldOneAgain) {
 TEST_F(Checkpoints, VmsThatAnotherJobHasTakenAreLeftToIt) {
   world.play(2s);
   ASSERT_EQ(take(first).outcome, Outcome::Succeeded);
-  ASSERT_TRUE(world.cluster.oops_guest(VmId{"demo-0"}));
   ASSERT_EQ(end_of(world.engine().submit(engine::VmStopRequest{VmId{"demo-2"}, true})).outcome,
             Outcome::Succeeded);
   EXPECT_TRUE(world.play_while_not([&] { return is_final(job(first).state); }, 5min));
