@@ -55,6 +55,8 @@ struct ReplayInput {
   double total_bytes = 0;  // with zero pages
   double zero_bytes = 0;
   double compressed_fraction = 1;
+  double host_cpus = 0;  // of the source; 0: more than anybody needs
+  double busy_cpus = 0;  // of them, before the move
   double link_rate = 0;  // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;  // bytes/s, until the switch
@@ -81,6 +83,7 @@ struct Replay {
   double sent_bytes = 0;  // on the wire
   double downtime_s = 0;
   double live_s = 0;     // pre-copy rounds
+  double crowded = 0;    // share of a guest's CPU time that the mover takes in them
   double held_s = 0;     // progress that throttling took
   double faulted_s = 0;  // progress that missing pages took
   std::vector<ReplayRound> rounds;

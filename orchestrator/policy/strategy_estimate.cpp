@@ -27,6 +27,8 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.total_bytes = static_cast<double>(in.profile.total.count);
   out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
   out.compressed_fraction = in.profile.compressed_fraction;
+  out.host_cpus = in.profile.host_cpus;
+  out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
   out.link_rate = in.link.goodput.value;
   out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
   if (in.policy.bandwidth_limit && in.policy.bandwidth_limit->value > 0) {
@@ -169,7 +171,8 @@ double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);
   // A guest that computes half of the time loses half of what is taken from it.
   const double busy = std::min(1.0, situation.middle.share());
-  const double slowed = situation.costs.pre_copy_slowdown * replay.live_s * busy;
+  const double taken = situation.costs.pre_copy_slowdown + replay.crowded;
+  const double slowed = taken * replay.live_s * busy;
   return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s);
 }
 

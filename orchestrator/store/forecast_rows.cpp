@@ -70,6 +70,8 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"zero_bytes", profile.zero.count},
                   {"compressed_fraction", profile.compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
+                  {"host_cpus", profile.host_cpus},
+                  {"busy_cpus", profile.busy_cpus},
                   {"cycles", std::move(cycles)},
                   {"heat", profile.heat}});
 }
@@ -82,6 +84,8 @@ MemoryProfile profile_from(const json& from) {
   out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
+  out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
+  out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   for (const auto& cycle : list_in(from, "cycles")) {
     if (cycle.is_object()) out.cycles.push_back(cycle_from(cycle));
   }

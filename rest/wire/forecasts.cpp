@@ -64,6 +64,8 @@ Json to_json(const MemoryProfile& profile) {
               {"zero_bytes", profile.zero.count},
               {"compressed_fraction", profile.compressed_fraction},
               {"cost_fraction", profile.cost_fraction},
+              {"host_cpus", profile.host_cpus},
+              {"busy_cpus", profile.busy_cpus},
               {"cycles", std::move(cycles)},
               {"heat", profile.heat}};
 }
