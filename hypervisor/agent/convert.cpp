@@ -181,6 +181,7 @@ pb::Sending to_wire(const Sending& value) {
   out.set_rate_max_bytes_per_s(value.rate_max.value);
   out.set_rate_gain(value.rate_gain);
   out.set_allow_post_copy(value.allow_post_copy);
+  if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
   return out;
 }
 
@@ -200,6 +201,7 @@ Result<Sending> from_wire(const pb::Sending& value) {
   out.rate_max = BytesPerSecond{value.rate_max_bytes_per_s()};
   out.rate_gain = value.rate_gain();
   out.allow_post_copy = value.allow_post_copy();
+  if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
   return out;
 }
 

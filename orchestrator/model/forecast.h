@@ -41,6 +41,9 @@ struct Sending {
   double rate_gain = 1.0;             // RateControlled: K
   /// It may be forced into post-copy on its way: both ends must get ready for that from the start.
   bool allow_post_copy = false;
+  /// Pre-copy of every kind stops for its last round when that would take less. None: the
+  /// hypervisor's own.
+  std::optional<Milliseconds> downtime_limit = {};
 };
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.

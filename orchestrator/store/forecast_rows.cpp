@@ -213,15 +213,16 @@ MovePolicy policy_from(const std::string& text) {
 }
 
 std::string sending_text(const Sending& sending) {
-  const json out{{"strategy", to_string(sending.strategy)},
-                 {"channels", sending.channels},
-                 {"throttle_initial_percent", sending.throttle_initial_percent},
-                 {"throttle_step_percent", sending.throttle_step_percent},
-                 {"pre_copy_rounds", sending.pre_copy_rounds},
-                 {"rate_min_bytes_per_s", sending.rate_min.value},
-                 {"rate_max_bytes_per_s", sending.rate_max.value},
-                 {"rate_gain", sending.rate_gain},
-                 {"allow_post_copy", sending.allow_post_copy}};
+  json out{{"strategy", to_string(sending.strategy)},
+           {"channels", sending.channels},
+           {"throttle_initial_percent", sending.throttle_initial_percent},
+           {"throttle_step_percent", sending.throttle_step_percent},
+           {"pre_copy_rounds", sending.pre_copy_rounds},
+           {"rate_min_bytes_per_s", sending.rate_min.value},
+           {"rate_max_bytes_per_s", sending.rate_max.value},
+           {"rate_gain", sending.rate_gain},
+           {"allow_post_copy", sending.allow_post_copy}};
+  if (sending.downtime_limit) out["downtime_limit_ms"] = sending.downtime_limit->count();
   return out.dump();
 }
 
@@ -238,6 +239,8 @@ Sending sending_from(const std::string& text) {
   out.rate_max.value = number_or(from, "rate_max_bytes_per_s", out.rate_max.value);
   out.rate_gain = number_or(from, "rate_gain", out.rate_gain);
   out.allow_post_copy = flag_or(from, "allow_post_copy", false);
+  const auto downtime = number_or<std::int64_t>(from, "downtime_limit_ms", 0);
+  if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
   return out;
 }
 

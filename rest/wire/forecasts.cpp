@@ -52,7 +52,9 @@ Json to_json(const Sending& sending) {
               {"rate_min_bytes_per_s", sending.rate_min.value},
               {"rate_max_bytes_per_s", sending.rate_max.value},
               {"rate_gain", sending.rate_gain},
-              {"allow_post_copy", sending.allow_post_copy}};
+              {"allow_post_copy", sending.allow_post_copy},
+              {"downtime_limit_ms",
+               or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })}};
 }
 
 Json to_json(const MemoryProfile& profile) {

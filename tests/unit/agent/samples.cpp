@@ -157,10 +157,11 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
 }
 
 bool same(const Sending& a, const Sending& b) {
-  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy] = a;
-  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy) ==
+  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime] = a;
+  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime) ==
          std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
-                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy);
+                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy,
+                  b.downtime_limit);
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {

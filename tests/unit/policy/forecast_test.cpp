@@ -65,6 +65,21 @@ const StrategyForecast& of(const Verdict& verdict, Strategy strategy) {
   return verdict.strategies.front();
 }
 
+TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
+  ForecastInput calm = input(1 * kMega, 4 * kMega);
+  offer_only(calm, {Strategy::PreCopy});
+  const Verdict waits = forecast(calm);
+  EXPECT_EQ(waits.sending.downtime_limit, Milliseconds{30});
+  EXPECT_LT(of(waits, Strategy::PreCopy).downtime_s.value, 0.15);
+  // What it writes while one slice is sent is more than fits into 30 ms.
+  ForecastInput busy = input(9 * kMega, 20 * kMega);
+  offer_only(busy, {Strategy::PreCopy});
+  EXPECT_NE(forecast(busy).sending.downtime_limit, Milliseconds{30});
+  // Never more than the policy allows: 25 ms less device state and switch.
+  calm.policy.downtime_limit = Milliseconds{90};
+  EXPECT_LE(forecast(calm).sending.downtime_limit, Milliseconds{30});
+}
+
 TEST(Forecast, ASmallWriterIsMovedAlive) {
   const Verdict out = forecast(input(1 * kMega, 4 * kMega));
   ASSERT_EQ(out.strategies.size(), static_cast<std::size_t>(kStrategies));
