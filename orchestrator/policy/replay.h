@@ -15,7 +15,7 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
-  double start_s = 0.70;        // before the migration: the destination's emulator starts
+  double start_s = 0.85;        // before the migration: the destination's emulator starts
   double set_up_s = 0.10;       // before the first page
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
@@ -36,6 +36,7 @@ struct HypervisorCosts {
   double throttle_period_s = 1;   // and counts at most so often
   double throttle_trigger = 0.5;  // dirtied over sent
   double throttle_most = 0.99;
+  double post_copy_rate = 50e6;   // bytes/s that the destination puts in their places
   double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
   double fault_s = 0.0005;        // handling a missing page at both ends
   double fault_queue_s = 0.02;    // a request waits behind pages that are on their way

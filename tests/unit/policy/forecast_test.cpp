@@ -265,6 +265,24 @@ TEST(Learning, ErrorsShrinkAndIntervalsHold) {
   EXPECT_NEAR(last.total_time.bias, 0, 0.01);
 }
 
+TEST(Learning, AMoveThatWasUnsureTeachesLittle) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  const Verdict said = forecast(in);
+  PastMove sure;
+  sure.source = in.source;
+  sure.destination = in.destination;
+  sure.program = "hpl";
+  sure.forecast = of(said, Strategy::PreCopy);
+  sure.total_time_s = sure.forecast.total_time_s.model + 10;
+  PastMove unsure = sure;
+  unsure.forecast.total_time_s.low = 5;
+  unsure.forecast.total_time_s.high = 60;
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_GT(learn({sure}, place, Quantity::TotalTime).offset, 5);
+  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).offset, 1);
+  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).relative, 0.05);
+}
+
 TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {
   SeededRng rng(8);
   ForecastInput in = input(2 * kMega, 8 * kMega);
