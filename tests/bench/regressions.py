@@ -119,7 +119,7 @@ def results_of(rows: list[Row]) -> dict[str, Any]:
 
 
 def formula(names: list[str], coefficients: list[float]) -> str:
-    words = [f"{coefficients[0]:.3f}"]
+    words = [f"{round(coefficients[0], 3) + 0.0:.3f}"]  # not -0.000
     for name, factor in zip(names, coefficients[1:]):
         words.append(f"{'-' if factor < 0 else '+'} {abs(factor):.3e} {name}")
     return " ".join(words)

@@ -78,7 +78,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A polyline; without a colour it is a thing of reference."""
+    """A polyline; without a colour it is a thing of reference, without points an entry of the legend."""
 
     name: str
     points: list[tuple[float, float]]
@@ -140,7 +140,7 @@ class Chart:
             f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>',
             _text(LEFT, 24, self.title, "title"),
             *(_text(LEFT, 41 + 14 * i, note, "dim") for i, note in enumerate(self.notes)),
-            *self._axes(), '<g clip-path="url(#area)">', *(self._line(line) for line in self.lines), "</g>",
+            *self._axes(), '<g clip-path="url(#area)">', *(self._line(line) for line in self.lines if line.points), "</g>",
             *(part for one in self.series for part in self._points(one)), *self._legend(), "</svg>"]
         return "\n".join(parts) + "\n"
 
