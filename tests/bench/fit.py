@@ -36,7 +36,7 @@ class Fit:
     def as_json(self, names: list[str]) -> dict[str, Any]:
         """`names` are those of the inputs."""
         return {"inputs": names, "coefficients": self.coefficients, "standard_errors": self.errors, "r2": self.r2,
-                "residual_sd": self.spread, "residual_max": max(map(abs, self.residuals)),
+                "residual_sd": self.spread, "residual_max": max(abs(one) for one in self.residuals),
                 "samples": len(self.residuals), "freedom": self.freedom}
 
 
@@ -58,7 +58,7 @@ def least_squares(inputs: list[list[float]], outputs: list[float]) -> Fit | None
     means = [math.fsum(column) / count for column in columns]
     centred = [[value - mean for value in column] for column, mean in zip(columns, means)]
     norms = [math.sqrt(math.fsum(value * value for value in column)) for column in centred]
-    if any(norm <= SINGULAR * max(map(abs, column)) for norm, column in zip(norms, columns)):
+    if any(norm <= SINGULAR * max(abs(value) for value in column) for norm, column in zip(norms, columns)):
         return None
     unit = [[value / norm for value in column] for column, norm in zip(centred, norms)]
     inverse = _inverse([[_dot(a, b) for b in unit] for a in unit])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import pathlib
 import random
 import statistics
 import sys
@@ -101,7 +102,7 @@ class Job:
         self.vm = self.vms[-1]
         self.home = cluster.host_of(self.vm)
         self.away = cluster.another_host(self.home, cluster.host_of(self.vms[0]))
-        follower = Follower(Mare(cluster.program("mare"), cluster.url, cluster.token_file), self.id)
+        follower = Follower(Mare(pathlib.Path(cluster.program("mare")), cluster.url, cluster.token_file), self.id)
         wait_until(lambda: follower.count("migtest: iteration=") >= 20 or self.is_over(), f"{self.id} is at its usual work")
         # Later lines may come late, while mared is down: the clocks stay as they are.
         self._offset = report.align(list(follower.lines)) or 0.0

@@ -180,7 +180,8 @@ class Chart:
     def _legend(self) -> list[str]:
         parts = []
         y = TOP + 8
-        for entry in [*self.series, *self.lines]:
+        entries: list[Series | Line] = [*self.series, *self.lines]
+        for entry in entries:
             if not entry.name:
                 continue
             first, *rest = entry.name.split("\n")

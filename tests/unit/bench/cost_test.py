@@ -12,7 +12,8 @@ QUIET_S = 10.0
 
 def ends_of(period: float, until: float, stalls: dict[int, float] | None = None) -> list[float]:
     """Iterations of `period` from 0 on; some take so much longer."""
-    ends, now = [], 0.0
+    ends: list[float] = []
+    now = 0.0
     while now < until:
         now += period + (stalls or {}).get(len(ends), 0.0)
         ends.append(now)

@@ -32,6 +32,9 @@ class Plan(unittest.TestCase):
             self.assertEqual({cell for cell, _ in plan}, set(migtest.CELLS))
             for cell, methods in plan:
                 self.assertEqual(sorted(methods), sorted(2 * list(cell.methods)))
+        orders = {tuple(methods) for seed in range(9) for cell, methods in migtest.moves_of(False, 2, random.Random(seed))
+                  if cell == migtest.CELLS[1]}
+        self.assertGreater(len(orders), 1)
 
     def test_both_regressions_can_be_fitted(self) -> None:
         """Enough different sizes, and M, S and WWS that do not follow from each other."""
