@@ -56,7 +56,8 @@ VmStatistics full_statistics() {
 }
 
 Sending full_sending() {
-  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true};
+  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true,
+          Milliseconds{45}};
 }
 
 MigrationTicket full_ticket() {

@@ -116,7 +116,7 @@ class FakeCluster:
         kind, name, *rest = path.split("/")
         if rest == ["memory"]:
             began = datetime.datetime.fromtimestamp(self.clock.now - 2, datetime.timezone.utc).isoformat()
-            return {"cycles": [{"began": began, "points": [{"wall_us": 6e6}]}]}
+            return {"profile": {"cycles": [{"began": began, "points": [{"wall_us": 6e6}]}]}}
         if kind == "vms":
             return {"state": "running"}
         return {"state": "running", "reason": None, "vms": list(self.vms)} if kind == "jobs" else self.records[int(name)]
