@@ -170,6 +170,11 @@ std::vector<Knot> guess(double in_use, Band band) {
 
 DirtyCurve::DirtyCurve(std::vector<Knot> knots, double share, double total_bytes)
     : curve_(std::move(knots)), share_(share), total_(total_bytes) {
+  find_wws();
+}
+
+void DirtyCurve::find_wws() {
+  flattens_ = false;
   for (const auto& knot : curve_.knots()) {
     const double here = bytes(knot.x);
     wws_ = here;
@@ -194,11 +199,21 @@ DirtyCurve DirtyCurve::from(const MemoryProfile& profile, Band band) {
   cycles.erase(cycles.begin(), cycles.begin() + static_cast<std::ptrdiff_t>(begin_of_now(cycles)));
   std::vector<double> shares;
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
-  return DirtyCurve(merge(cycles, band), median(shares), total);
+  DirtyCurve out(merge(cycles, band), median(shares), total);
+  if (band != Band::Middle) {
+    out.middle_ = MonotoneCurve(merge(cycles, Band::Middle));
+    out.band_ = band;
+    out.find_wws();
+  }
+  return out;
 }
 
 double DirtyCurve::bytes(double progress_s) const {
-  return progress_s <= 0 ? 0 : std::min(total_, curve_.at(progress_s));
+  if (progress_s <= 0) return 0;
+  double here = curve_.at(progress_s);
+  if (band_ == Band::Low) here = std::min(here, middle_.at(progress_s));
+  if (band_ == Band::High) here = std::max(here, middle_.at(progress_s));
+  return std::min(total_, here);
 }
 
 double DirtyCurve::progress_for(double wanted) const {

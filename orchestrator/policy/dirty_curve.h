@@ -45,7 +45,12 @@ class DirtyCurve {
   static constexpr double kNever = 1e12;  // s
 
  private:
+  void find_wws();
+
   MonotoneCurve curve_;
+  // An end of the range crosses the middle nowhere, though curves through ordered knots may cross.
+  MonotoneCurve middle_;
+  Band band_ = Band::Middle;
   double share_ = 1;
   double total_ = 0;
   double wws_ = 0;

@@ -177,11 +177,14 @@ class AnnounceTest(unittest.TestCase):
         return pathlib.Path(__file__).resolve().parents[2] / "hypervisor/lab/mare-lab"
 
     def capture(self, host: str) -> tuple["subprocess.Popen[bytes]", pathlib.Path]:
-        """Frames that leave a host towards the switch, with the kernel's time stamps."""
+        """Frames that leave a host towards the switch, with the kernel's time stamps.
+
+        At once: else the kernel hands them over a second late, when a short try is over.
+        """
         file = self.cluster.state / f"announce-{host}.pcap"
         file.unlink(missing_ok=True)
         process = subprocess.Popen([str(self.lab_program()), "exec", "--state", str(self.cluster.state), host, "--", "tcpdump",
-                                    "-i", "up0", "-Q", "out", "-U", "-w", str(file), f"ether src {self.mac}"],
+                                    "-i", "up0", "-Q", "out", "-U", "--immediate-mode", "-w", str(file), f"ether src {self.mac}"],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert process.stderr
         process.stderr.readline()  # "listening on": from now on it sees everything
