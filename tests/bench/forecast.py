@@ -59,7 +59,7 @@ def forecast_for(cluster: Cluster, operation: str, strategy: str) -> Json:
 
 def watched_s(cluster: Cluster, vm: str, since: float) -> float:
     """For how long its memory was looked at in one go since then."""
-    cycles = [cycle for cycle in cluster.get(f"vms/{vm}/memory")["cycles"]
+    cycles = [cycle for cycle in cluster.get(f"vms/{vm}/memory")["profile"]["cycles"]
               if cycle["points"] and (report.parse_time(cycle["began"]) or 0) > since - 0.5]
     return max((float(cycle["points"][-1]["wall_us"]) / 1e6 for cycle in cycles), default=0.0)
 
