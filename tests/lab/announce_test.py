@@ -154,6 +154,9 @@ class AnnounceTest(unittest.TestCase):
             cls.cluster.lab("exec", host, "--", "umount", str(QEMU))
             cls.cluster.lab("exec", host, "--", "umount", str(cls.cluster.state / "qemu-real"))
             cls.cluster.virsh(host, "domcapabilities", "--virttype", "qemu")
+            # Agents that began meanwhile asked the script what it can.
+            cls.cluster.kill_agent(host)
+        cls.cluster.restore()
 
     def restore_agents(self) -> None:
         for process in self.agents:
