@@ -79,6 +79,16 @@ Status Driver::load_capture(const VmSpec& vm, const CheckpointId& /*checkpoint*/
   return no_captures(vm.key());
 }
 
+Result<LeaseAnswer> Driver::renew_lease(const LeaseTicket& /*ticket*/) {
+  return make_error(Code::Unsupported, "this host holds no leases");
+}
+Status Driver::put_fence_note(const std::string& /*note*/) {
+  return make_error(Code::Unsupported, "this host writes no fence notes");
+}
+Status Driver::remove_fence_note(const std::string& /*note*/) {
+  return make_error(Code::Unsupported, "this host writes no fence notes");
+}
+
 Result<MemoryProfile> Driver::memory_profile(const VmKey& vm) {
   return make_error(Code::Unsupported,
                     "the memory of VM '" + vm.id.value + "' is not watched here");

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hypervisor/capture.h"
+#include "hypervisor/lease.h"
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/net.h"
@@ -223,6 +224,15 @@ class Driver {
   virtual Status announce(const VmSpec& vm) = 0;
 
   // A backend that lacks the following answers Unsupported, as these do.
+
+  /// Grants, changes or ends the host's lease. While one is enforced and neither this call nor the
+  /// storage (no note there) has confirmed it within its term, every copy here is ended, whether
+  /// the agent lives or not, and none is made or resumed: FailedPrecondition.
+  virtual Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket);
+  /// Writes a fence note, of another host, to the shared storage; ok if it is there. Durable.
+  virtual Status put_fence_note(const std::string& note);
+  /// Ok if there is none.
+  virtual Status remove_fence_note(const std::string& note);
 
   /// How a VM that runs here writes its memory, as watched since it came. Counts zero pages and
   /// samples compressibility now: up to 1 ms a MiB. Unsupported where facts().dirty_log is empty.

@@ -124,6 +124,7 @@ void World::load_part(const HostId& host, const PartFile& file) {
   guest->uptime.since = guest->work.since = now;
   guest->uptime.rate = guest->work.rate = 0;
   guest->stopped = now;
+  check_no_other(host, guest->spec.id);
   put_copy(host, guest, Copy::Paused);
   hosts.at(host).copies.at(guest->spec.id).loaded = file.checkpoint;
   loaded[file.checkpoint][guest->spec.id] = guest;

@@ -47,6 +47,8 @@ std::string_view to_string(EndCause cause) {
       return "host died";
     case EndCause::PagesLost:
       return "pages lost";
+    case EndCause::LeaseOver:
+      return "ended with its host's lease";
   }
   return "?";
 }
@@ -151,6 +153,8 @@ Status SimCluster::boot_host(const HostId& id) {
   if (!host) return host.error();
   (*host)->up = true;
   (*host)->cut_until = (*host)->silent_until = Time{0};
+  world->thaw(id);
+  world->review_lease(id);
   return ok_status();
 }
 
@@ -166,6 +170,13 @@ Status SimCluster::cut_host(const HostId& id, std::chrono::nanoseconds duration)
   auto world = lock();
   if (auto host = world->host(id); !host) return host.error();
   world->cut(id, world->now + duration);
+  return ok_status();
+}
+
+Status SimCluster::freeze_host(const HostId& id, std::chrono::nanoseconds duration) {
+  auto world = lock();
+  if (auto host = world->host(id); !host) return host.error();
+  world->freeze(id, world->now + duration);
   return ok_status();
 }
 
@@ -256,6 +267,11 @@ std::vector<TrueCopy> SimCluster::copies() const {
     }
   }
   return all;
+}
+
+std::vector<std::string> SimCluster::fence_notes() const {
+  auto world = lock();
+  return {world->fence_notes.begin(), world->fence_notes.end()};
 }
 
 Copy SimCluster::copy_on(const HostId& host, const VmId& vm) const {

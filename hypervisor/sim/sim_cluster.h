@@ -105,7 +105,16 @@ struct Violation {
 };
 
 /// PagesLost: its memory was in two halves, in post-copy, and one of them went.
-enum class EndCause : std::uint8_t { Destroyed, PoweredOff, Panicked, HostDied, PagesLost };
+/// LeaseOver: its host could neither hear mared nor read the storage within its lease's term, or
+/// was fenced.
+enum class EndCause : std::uint8_t {
+  Destroyed,
+  PoweredOff,
+  Panicked,
+  HostDied,
+  PagesLost,
+  LeaseOver
+};
 std::string_view to_string(EndCause cause);
 
 /// The end of a guest: its last whole copy went, and no file of save() took its place.
@@ -149,6 +158,8 @@ class SimCluster {
   Status silence_host(const HostId& host, std::chrono::nanoseconds duration);
   /// Off the network for a while: agent, guests and migrations; its VMs run on.
   Status cut_host(const HostId& host, std::chrono::nanoseconds duration);
+  /// Nothing on it takes a step for a while: neither agent nor VMs; then all goes on at once.
+  Status freeze_host(const HostId& host, std::chrono::nanoseconds duration);
   /// kill -9 of the agent, which is back after `duration`: forgets finished and whose migrations
   /// run, forgets arrivals' announcements. The hypervisor's own work goes on.
   Status restart_agent(const HostId& host, std::chrono::nanoseconds duration);
@@ -172,6 +183,7 @@ class SimCluster {
   /// Files of captures, whole or not.
   std::vector<std::string> capture_files() const;
   std::vector<TrueCopy> copies() const;
+  std::vector<std::string> fence_notes() const;
   Copy copy_on(const HostId& host, const VmId& vm) const;
   /// Where it runs, if it runs.
   std::optional<HostId> running_on(const VmId& vm) const;

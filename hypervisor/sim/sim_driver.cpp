@@ -85,7 +85,14 @@ Status SimDriver::check_settled(World& world, const VmKey& vm, const LocalCopy& 
                     "wait for the migration or cancel it");
 }
 
+Status SimDriver::check_lease(World& world, const SimHost& host) const {
+  if (world.may_run(host)) return ok_status();
+  return make_error(Code::FailedPrecondition,
+                    "host " + host_.value + " runs no VMs: its lease is over");
+}
+
 Status SimDriver::check_room(World& world, SimHost& host, const VmSpec& vm) const {
+  if (auto leased = check_lease(world, host); !leased) return leased;
   if (const auto* copy = world.find_copy(host_, vm.id)) {
     const bool foreign = copy->guest->spec.uuid != vm.uuid;
     return make_error(foreign ? Code::AlreadyExists : Code::FailedPrecondition,
@@ -176,10 +183,11 @@ Status SimDriver::pause(const VmKey& vm) {
 }
 
 Status SimDriver::resume(const VmKey& vm) {
-  return call<Status>("resume " + vm.id.value, [&](World& world, SimHost&) -> Status {
+  return call<Status>("resume " + vm.id.value, [&](World& world, SimHost& host) -> Status {
     const auto* copy = world.find_copy(host_, vm);
     if (copy == nullptr) return no_copy(vm);
     if (copy->copy == Copy::Running) return ok_status();
+    if (auto leased = check_lease(world, host); !leased) return leased;
     if (auto settled = check_settled(world, vm, *copy); !settled) return settled;
     if (copy->guest->doomed) {
       return make_error(Code::FailedPrecondition,
@@ -359,6 +367,30 @@ Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                             vm.id.value + ": simulated failure");
     }
     world.load_part(host_, saved);
+    return ok_status();
+  });
+}
+
+// --- leases
+
+Result<LeaseAnswer> SimDriver::renew_lease(const LeaseTicket& ticket) {
+  return call<Result<LeaseAnswer>>("renew the lease", [&](World& world, SimHost&) {
+    return Result<LeaseAnswer>(world.renew_lease(host_, ticket));
+  });
+}
+
+Status SimDriver::put_fence_note(const std::string& note) {
+  return call<Status>("put fence note", [&](World& world, SimHost&) {
+    world.fence_notes.insert(note);
+    for (const auto& [id, host] : world.hosts) world.review_lease(id);
+    return ok_status();
+  });
+}
+
+Status SimDriver::remove_fence_note(const std::string& note) {
+  return call<Status>("remove fence note", [&](World& world, SimHost&) {
+    world.fence_notes.erase(note);
+    for (const auto& [id, host] : world.hosts) world.review_lease(id);
     return ok_status();
   });
 }

@@ -35,6 +35,9 @@ class SimDriver final : public Driver {
   Result<ArrivalReport> arrival(const VmKey& vm) override;
   Status discard_incoming(const VmKey& vm) override;
   Status announce(const VmSpec& vm) override;
+  Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket) override;
+  Status put_fence_note(const std::string& note) override;
+  Status remove_fence_note(const std::string& note) override;
   Result<MemoryProfile> memory_profile(const VmKey& vm) override;
   Result<IncomingEndpoint> open_link_sink() override;
   Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override;
@@ -45,6 +48,8 @@ class SimDriver final : public Driver {
   R call(const std::string& what, const std::function<R(World&, SimHost&)>& work);
   /// What stands against a new copy of that VM here, if anything does.
   Status check_room(World& world, SimHost& host, const VmSpec& vm) const;
+  /// FailedPrecondition where no VM may run: the host's lease is over.
+  Status check_lease(World& world, const SimHost& host) const;
   Error no_copy(const VmKey& vm) const;
   /// FailedPrecondition while the copy here is at either end of a migration, or stands for a
   /// capture.

@@ -96,6 +96,10 @@ Bytes World::free(const SimHost& host) const {
 void World::kill(const HostId& id) {
   SimHost& host = hosts.at(id);
   host.up = false;
+  host.frozen = false;
+  host.thaws.clear();
+  host.lease = HostLease{};
+  ++host.boots;
   host.captures.clear();  // what they wrote lies where it is
   host.dropped.clear();
   while (!host.copies.empty()) {
@@ -114,7 +118,11 @@ void World::cut(const HostId& id, Time until) {
   host.cut_until = std::max(host.cut_until, until);
   break_moves_of(id, "the connection between the hosts broke");
   refresh_runs();
-  at(host.cut_until, [this] { refresh_runs(); });
+  review_lease(id);
+  at(host.cut_until, [this, id] {
+    review_lease(id);
+    refresh_runs();
+  });
 }
 
 // --- copies

@@ -1,6 +1,6 @@
 // The state behind SimCluster and its rules. Internal to this room; the caller holds the lock.
 // world.cpp: hosts, copies, guests, time. moves.cpp, post_copy.cpp: migrations. jobs.cpp: what runs
-// in guests. captures.cpp: checkpoints.
+// in guests. captures.cpp: checkpoints. leases.cpp: leases, frozen hosts.
 #pragma once
 
 #include <deque>
@@ -114,11 +114,23 @@ struct PlannedFailure {
   bool done = false;
 };
 
+struct HostLease {
+  bool enforced = false;
+  Time term{0};
+  Time said_until{0};  // by mared
+  std::string note;
+  std::optional<Time> storage_lost;  // since when the storage does not say that all is well
+};
+
 struct SimHost {
   HostModel model;
   bool up = true;
   Time silent_until{0};  // its agent
   Time cut_until{0};     // all its network
+  bool frozen = false;   // nothing on it takes a step
+  std::set<VmId> thaws;  // what ran when it froze
+  int boots = 0;
+  HostLease lease;
   std::map<VmId, LocalCopy> copies;
   std::map<VmId, Arrival> arrivals;
   std::map<VmId, EndedMove> ended;
@@ -210,6 +222,7 @@ class World {
   std::map<std::pair<HostId, HostId>, double> links;  // bytes/s, the smaller id first
   std::map<VmId, BrokenSwitch> next_switch;
   CaptureModel capturing;
+  std::set<std::string> fence_notes;  // on the shared storage
   std::map<std::string, SavedVm> files;
   std::map<std::string, PartFile> parts;
   /// Guests that were loaded and have not run; the others of their job may be still to come.
@@ -291,6 +304,17 @@ class World {
   /// A loaded guest is about to run for the first time.
   void leave_loaded(const LocalCopy& copy);
 
+  // Leases (leases.cpp).
+  LeaseAnswer renew_lease(const HostId& id, const LeaseTicket& ticket);
+  /// Whether a VM may be made or resumed there.
+  bool may_run(const SimHost& host) const;
+  /// After anything that a lease depends on: ends the host's copies when it is over.
+  void review_lease(const HostId& id);
+  void freeze(const HostId& id, Time until);
+  void thaw(const HostId& id);
+  /// A VM begins to come back here: no other copy of it may be able to take a step.
+  void check_no_other(const HostId& here, const VmId& vm);
+
   // Jobs (jobs.cpp).
   Run& start_run(const GuestRun& program, const std::shared_ptr<Guest>& launcher);
   void settle(Run& run);
@@ -303,6 +327,10 @@ class World {
   void guest_stops(Guest& guest);
   void guest_goes(const std::shared_ptr<Guest>& guest);
   void note_running(const VmId& vm, const HostId& host, bool runs_now);
+
+  bool storage_confirms(const SimHost& host) const;
+  static Time lease_end(const SimHost& host);
+  void lease_is_over(const HostId& id);
 
   Capture* capture_of(const HostId& host, const VmId& vm, std::uint64_t serial);
   void take_state(const HostId& host, Capture& capture);
