@@ -249,8 +249,16 @@ std::optional<Error> CheckpointRestore::trouble(const std::vector<Status>& answe
     if (!passing) passing = answer.error();
   }
   all_well = !passing;
-  if (passing && in_state() < settings().unreachable_timeout) passing.reset();
+  if (passing && !a_host_is_down() && in_state() < settings().unreachable_timeout) passing.reset();
   return passing;
+}
+
+/// Then waiting for it is not worth the time of those that remain.
+bool CheckpointRestore::a_host_is_down() const {
+  return std::any_of(vms_.begin(), vms_.end(), [this](const Vm& vm) {
+    const auto row = vm.host ? host(*vm.host) : Result<Host>(make_error(Code::NotFound, ""));
+    return row && row->health == HostHealth::Down;
+  });
 }
 
 void CheckpointRestore::clear() {

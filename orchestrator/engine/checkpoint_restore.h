@@ -63,6 +63,7 @@ class CheckpointRestore final : public Task {
   /// The first answer that can't get better; else, after a while, the first one. Nothing: ask again
   /// (or all is well, and then `all_well`).
   std::optional<Error> trouble(const std::vector<Status>& answers, bool& all_well) const;
+  bool a_host_is_down() const;
   void settle();
 
   Job job_;

@@ -128,7 +128,7 @@ void CheckpointRestore::clean() {
 void CheckpointRestore::cleaned(const std::vector<Status>& answers) {
   const bool all =
       std::all_of(answers.begin(), answers.end(), [](const Status& one) { return one.ok(); });
-  if (!all && in_state() < settings().unreachable_timeout) {
+  if (!all && !a_host_is_down() && in_state() < settings().unreachable_timeout) {
     return after(kTellAgain, [this] { clean(); });
   }
   const std::string reason = why_aborted();

@@ -16,6 +16,7 @@
 
 namespace mare::engine {
 
+class HostFencer;
 class LinkMeter;
 class MoveSlots;
 class Task;
@@ -50,6 +51,7 @@ struct Context {
   std::function<void()> on_change;
   std::shared_ptr<LinkMeter> links;
   std::shared_ptr<MoveSlots> slots;
+  std::shared_ptr<HostFencer> fencer;
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));

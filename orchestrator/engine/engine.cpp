@@ -4,6 +4,7 @@
 
 #include "orchestrator/engine/checkpoint_keeper.h"
 #include "orchestrator/engine/children.h"
+#include "orchestrator/engine/host_fencer.h"
 #include "orchestrator/engine/host_monitor.h"
 #include "orchestrator/engine/job_output.h"
 #include "orchestrator/engine/link_meter.h"
@@ -34,11 +35,13 @@ class Engine::Impl {
                  {},
                  {},
                  {},
+                 {},
                  {}},
         monitor_(context_),
         keeper_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
+    context_.fencer = std::make_shared<HostFencer>(context_);
   }
   ~Impl() { context_.inbox->close(); }
 
@@ -230,6 +233,10 @@ class Engine::Impl {
       case OperationKind::PlanDrain:
       case OperationKind::CheckpointTake:
         return ok_status();
+      case OperationKind::RecoveryRun:
+        return make_error(Code::FailedPrecondition,
+                          operation.id.value + " brings " + operation.target + " back",
+                          "cancel the job with 'mare job cancel " + operation.target + "'");
       case OperationKind::CheckpointRestore:
         if (operation.state == to_string(CheckpointRestoreState::Planned)) return ok_status();
         return make_error(Code::FailedPrecondition,

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "orchestrator/engine/host_fencer.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
 namespace mare::engine {
@@ -21,38 +22,49 @@ void HostMonitor::beat() {
       return std::none_of(hosts->begin(), hosts->end(),
                           [&](const Host& host) { return host.id == entry.first; });
     });
-    for (const auto& host : *hosts) ask(host);
+    const auto leased = to_be_leased();
+    for (const auto& host : *hosts) ask(host, leased && leased->contains(host.id));
   }
+  context_.fencer->look();
   context_.after(context_.settings.heartbeat, [this] { beat(); });
 }
 
-void HostMonitor::ask(const Host& host) {
+void HostMonitor::ask(const Host& host, bool leased) {
   Watch& watch = watches_[host.id];
   if (watch.asking) return;  // a slow host is asked once at a time
   auto driver = context_.ports.drivers.driver(host.id, host.address);
   if (!driver) return missed(host.id, driver.error());
+  const auto word = lease_word(host, leased);
+  if (!word) return;  // looked at again with the next beat
   watch.asking = true;
   const MonotonicTime asked = context_.ports.clock.now();
-  context_.ports.executor.run("beat/" + host.id.value, [this, inbox = context_.inbox,
-                                                        driver = *driver, id = host.id, asked] {
-    auto copies = driver->list();
-    inbox->post([this, id, asked, copies] {
-      const auto known = watches_.find(id);
-      if (known == watches_.end()) return;  // removed meanwhile
-      known->second.asking = false;
-      if (copies) {
-        heard(id, asked, *copies);
-      } else {
-        missed(id, copies.error());
-      }
-    });
-  });
+  context_.ports.executor.run(
+      "beat/" + host.id.value,
+      [this, inbox = context_.inbox, driver = *driver, id = host.id, asked, word = *word] {
+        std::optional<Result<LeaseAnswer>> lease;
+        if (word.any) lease = driver->renew_lease(word.ticket);
+        auto copies = driver->list();
+        inbox->post([this, id, asked, copies, lease, word] {
+          const auto known = watches_.find(id);
+          if (known == watches_.end()) return;  // removed meanwhile
+          known->second.asking = false;
+          if (lease) lease_answered(id, word, *lease);
+          if (copies) {
+            heard(id, asked, *copies);
+          } else {
+            missed(id, copies.error());
+          }
+        });
+      });
 }
 
 void HostMonitor::heard(const HostId& id, MonotonicTime asked,
                         const std::vector<VmObservation>& copies) {
   auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
   if (!host) return;
+  if (host->fence == HostFence::Over) return lift(*host, copies);
+  // It answers, but its VMs may have been told to end: there is no way back now.
+  if (host->fence == HostFence::Begun) return;
   Watch& watch = watches_[id];
   watch.misses = 0;
   if (host->health != HostHealth::Up) {

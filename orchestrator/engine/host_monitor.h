@@ -3,6 +3,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,13 +24,31 @@ class HostMonitor {
     bool asking = false;
     int misses = 0;
     MonotonicTime facts_at{0};
+    std::string stamp;       // the agent's last one: what the next renewal counts from
+    bool withdrawn = false;  // it has confirmed that its VMs need no lease
+    bool lifting = false;
+  };
+  /// What is to be said of the lease with one heartbeat.
+  struct Word {
+    LeaseTicket ticket;
+    bool any = false;
   };
 
-  void ask(const Host& host);
+  void ask(const Host& host, bool leased);
   void heard(const HostId& id, MonotonicTime asked, const std::vector<VmObservation>& copies);
   void missed(const HostId& id, const Error& error);
   void refresh_facts(const Host& host);
   void reconcile(const Host& host, MonotonicTime asked, const std::vector<VmObservation>& copies);
+
+  // host_leases.cpp.
+  /// Hosts with ranks of jobs that are to come back by themselves.
+  Result<std::set<HostId>> to_be_leased() const;
+  std::optional<Word> lease_word(Host host, bool leased);
+  void lease_answered(const HostId& id, const Word& word, const Result<LeaseAnswer>& answer);
+  /// A fenced host answers: it is used again when nothing is left on it.
+  void lift(const Host& host, const std::vector<VmObservation>& copies);
+  void lifted(const HostId& id, bool empty);
+
   void copy_is_gone(Vm vm, const Host& host);
   void copy_is_back(Vm vm);
   void stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row);

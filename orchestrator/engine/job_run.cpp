@@ -14,6 +14,7 @@ namespace {
 constexpr auto kQueuePoll = std::chrono::milliseconds{300};
 constexpr auto kTermPatience = std::chrono::seconds{5};
 constexpr auto kKillPatience = std::chrono::seconds{30};
+constexpr int kBeatsForAVerdict = 3;  // beyond those after which a silent host is down
 
 struct Polled {
   Result<RunStatus> status;
@@ -141,6 +142,9 @@ class JobRun final : public Task {
   /// Its VMs are on their way back to a checkpoint: what a guest says now is of no life that
   /// counts.
   bool restoring() const {
+    auto recovery = query<std::optional<Operation>>(
+        store(), [&](const store::Reader& r) { return r.unfinished("recovery", id().value); });
+    if (recovery && *recovery) return true;
     auto holder = query<std::optional<Operation>>(
         store(), [&](const store::Reader& r) { return r.unfinished("checkpoint", id().value); });
     return holder && *holder && (*holder)->kind == OperationKind::CheckpointRestore &&
@@ -149,13 +153,15 @@ class JobRun final : public Task {
   /// Since this was asked of a guest, too.
   bool restored_since() const {
     auto row = query<Job>(store(), [&](const store::Reader& r) { return r.job(id()); });
-    return row && row->restarts != job_.restarts;
+    return row && (row->restarts != job_.restarts || row->recovery_from != job_.recovery_from ||
+                   row->recovery_tries != job_.recovery_tries);
   }
   void forget_former_life() {
     killed_ = false;
     output_tries_ = 0;
     lost_.clear();
     silent_since_.reset();
+    verdict_since_.reset();
   }
 
   void launch() {
@@ -199,6 +205,9 @@ class JobRun final : public Task {
     }
     if (!polled.status) return trouble(polled.status.error(), [this] { poll(); });
     silent_since_.reset();
+    const bool ended_well =
+        polled.status->phase == RunPhase::Exited && polled.status->exit_code == 0;
+    if (polled.status->phase != RunPhase::Running && !ended_well && hold_verdict()) return;
     switch (polled.status->phase) {
       case RunPhase::Running:
         return still_running();
@@ -242,15 +251,53 @@ class JobRun final : public Task {
     (void)start_child(context_, CheckpointRequest{job_.id}, operation().id);
   }
 
+  /// Is it to come back by itself, and can it?
+  bool is_recoverable() const {
+    if (job_.checkpoints.rule == CheckpointRule::Never || operation().cancel_requested)
+      return false;
+    if (state() != JobRunState::Running) return false;
+    auto all = query<std::vector<Checkpoint>>(
+        store(), [&](const store::Reader& r) { return r.checkpoints_of(id()); });
+    return all && std::any_of(all->begin(), all->end(), [](const Checkpoint& one) {
+             return one.state == CheckpointState::Complete;
+           });
+  }
+
+  /// One try to bring it back, if there may be one.
+  bool recover() {
+    if (!is_recoverable()) return false;
+    auto begun = start_child(context_, RecoveryRequest{id()}, operation().id);
+    if (!begun) {
+      no_recovery_ = begun.error().message;
+      return false;
+    }
+    again(settings().job_poll);
+    return true;
+  }
+
+  /// It ended badly, but a rank may have ended it that went with its VM, which is not known yet.
+  bool hold_verdict() {
+    if (!is_recoverable()) return false;
+    if (a_vm_died()) return true;
+    if (!verdict_since_) verdict_since_ = clock().now();
+    const auto patience = settings().heartbeat * (settings().heartbeat_misses + kBeatsForAVerdict);
+    if (clock().now() - *verdict_since_ > patience) return false;
+    after(settings().job_poll, [this] { poll(); });
+    return true;
+  }
+
   /// mpirun may wait for ever for a rank whose VM is gone.
   bool a_vm_died() {
     for (const auto& name : job_.vms) {
       auto row = vm(name);
       if (!row) continue;
+      const bool died = row->state == VmState::Failed || row->state == VmState::Lost;
+      if (died && recover()) return true;
       const bool gone = row->state == VmState::Failed || row->state == VmState::Stopped;
       if (!gone) continue;
       lost_ = "VM '" + name.value + "' is " + std::string(to_string(row->state)) +
               (row->reason.empty() ? "" : ": " + row->reason);
+      if (!no_recovery_.empty()) lost_ += "; " + no_recovery_;
       // Its ranks can't come back; end what is left of it, if its launcher still answers.
       if (row->id == guest_.vm || killed_) {
         fail(make_error(Code::FailedPrecondition, lost_));
@@ -340,6 +387,8 @@ class JobRun final : public Task {
   bool fetch_anew_ = false;
   std::string lost_;
   std::optional<MonotonicTime> silent_since_;
+  std::optional<MonotonicTime> verdict_since_;
+  std::string no_recovery_;  // why it is not brought back
 };
 
 }  // namespace

@@ -28,7 +28,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const Checkpoin
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context, const RestartRequest& request,
                        const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const RecoveryRequest& request,
+                       const std::optional<OperationId>& parent = {});
 
+/// The one that is asked for, or the newest; complete in any case.
+Result<Checkpoint> find_checkpoint(const store::Reader& reader, const RestartRequest& request);
 /// Conflict while a checkpoint of a job that has ranks on that VM is being taken, or the job goes
 /// back to one. One that only waits for its moment holds nothing.
 Status check_not_in_checkpoint(const store::Reader& reader, const Vm& vm);

@@ -16,7 +16,8 @@ bool holds(const Operation& operation) {
   return operation.state != to_string(CheckpointTakeState::Planned);
 }
 
-/// The one that is asked for, or the newest; complete in any case.
+}  // namespace
+
 Result<Checkpoint> find_checkpoint(const store::Reader& reader, const RestartRequest& request) {
   auto all = reader.checkpoints_of(request.job);
   if (!all) return all.error();
@@ -34,8 +35,6 @@ Result<Checkpoint> find_checkpoint(const store::Reader& reader, const RestartReq
                     "take one with 'mare job checkpoint " + request.job.value +
                         "', or submit it with --checkpoint-every");
 }
-
-}  // namespace
 
 Status check(const CheckpointPlan& plan) {
   if (plan.rule == CheckpointRule::Every && (plan.every < kShortest || plan.every > kLongest)) {

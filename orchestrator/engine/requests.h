@@ -79,6 +79,10 @@ struct JobSubmitRequest {
 struct CheckpointRequest {
   JobId job;
 };
+/// One try to bring a running job back from its newest checkpoint, when it has lost VMs.
+struct RecoveryRequest {
+  JobId job;
+};
 /// The whole job goes on from a checkpoint, also one that has ended; what it did since is undone.
 struct RestartRequest {
   JobId job;

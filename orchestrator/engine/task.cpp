@@ -34,6 +34,8 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_checkpoint_take(context, operation);
     case OperationKind::CheckpointRestore:
       return make_checkpoint_restore(context, operation);
+    case OperationKind::RecoveryRun:
+      return make_recovery_run(context, operation);
   }
   MARE_ASSERT(false);
 }

@@ -159,5 +159,6 @@ std::shared_ptr<Task> make_forecast(Context& context, const Operation& operation
 std::shared_ptr<Task> make_plan_drain(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_recovery_run(Context& context, const Operation& operation);
 
 }  // namespace mare::engine

@@ -13,6 +13,8 @@ using Take = CheckpointTakeState;
 using TakeEvent = CheckpointTakeEvent;
 using Restore = CheckpointRestoreState;
 using RestoreEvent = CheckpointRestoreEvent;
+using Recovery = RecoveryRunState;
+using RecoveryEvent = RecoveryRunEvent;
 
 constexpr std::array<std::pair<Take, std::string_view>, 6> kTakeStates{{
     {Take::Planned, "Planned"},
@@ -72,7 +74,42 @@ constexpr std::array<Row<Restore, RestoreEvent>, 10> kRestoreTable{{
     {Restore::Cleaning, RestoreEvent::GiveUp, Restore::NeedsOperator},
 }};
 
+constexpr std::array<std::pair<Recovery, std::string_view>, 5> kRecoveryStates{{
+    {Recovery::Planned, "Planned"},
+    {Recovery::Fencing, "Fencing"},
+    {Recovery::Restarting, "Restarting"},
+    {Recovery::Done, "Done"},
+    {Recovery::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<RecoveryEvent, std::string_view>, 4> kRecoveryEvents{{
+    {RecoveryEvent::Begin, "Begin"},
+    {RecoveryEvent::Fenced, "Fenced"},
+    {RecoveryEvent::Runs, "Runs"},
+    {RecoveryEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<Recovery, RecoveryEvent>, 6> kRecoveryTable{{
+    {Recovery::Planned, RecoveryEvent::Begin, Recovery::Fencing},
+    {Recovery::Planned, RecoveryEvent::GiveUp, Recovery::Failed},
+    {Recovery::Fencing, RecoveryEvent::Fenced, Recovery::Restarting},
+    {Recovery::Fencing, RecoveryEvent::GiveUp, Recovery::Failed},
+    {Recovery::Restarting, RecoveryEvent::Runs, Recovery::Done},
+    {Recovery::Restarting, RecoveryEvent::GiveUp, Recovery::Failed},
+}};
+
 }  // namespace
+
+std::string_view to_string(RecoveryRunState state) {
+  return name_of(kRecoveryStates, state);
+}
+std::string_view to_string(RecoveryRunEvent event) {
+  return name_of(kRecoveryEvents, event);
+}
+std::optional<RecoveryRunState> next(RecoveryRunState from, RecoveryRunEvent event) {
+  return look_up(kRecoveryTable, from, event);
+}
+bool state_from(std::string_view text, RecoveryRunState& state) {
+  return value_of(kRecoveryStates, text, state);
+}
 
 std::string_view to_string(CheckpointTakeState state) {
   return name_of(kTakeStates, state);

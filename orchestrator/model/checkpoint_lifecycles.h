@@ -1,4 +1,4 @@
-// The tables of the two operations on checkpoints, in the shape of lifecycles.h. All pure.
+// The tables of the operations on checkpoints, in the shape of lifecycles.h. All pure.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,20 @@ enum class CheckpointRestoreEvent : std::uint8_t {
   Gone,
   GiveUp
 };
+
+enum class RecoveryRunState : std::uint8_t {
+  Planned,     // nothing was touched
+  Fencing,     // the try is counted; silent hosts of the job's VMs are being fenced
+  Restarting,  // no VM of the job can run on a silent host; a child puts the job back
+  Done,
+  Failed,
+};
+enum class RecoveryRunEvent : std::uint8_t { Begin, Fenced, Runs, GiveUp };
+
+std::string_view to_string(RecoveryRunState state);
+std::string_view to_string(RecoveryRunEvent event);
+std::optional<RecoveryRunState> next(RecoveryRunState from, RecoveryRunEvent event);
+bool state_from(std::string_view text, RecoveryRunState& state);
 
 std::string_view to_string(CheckpointTakeState state);
 std::string_view to_string(CheckpointTakeEvent event);

@@ -36,6 +36,10 @@ struct Host {
   std::string dirty_log_why = {};         // and then why not
   bool migration_tls = false;             // it sends and takes encrypted pages only
   int failures = 0;                       // times that it went silent, since it was added
+  /// Of the lease that its agent has confirmed; 0: it holds none, and is never fenced.
+  Milliseconds lease{0};
+  HostFence fence = HostFence::None;
+  int fences = 0;  // begun since it was added: each has a note of its own
 };
 
 struct Pool {
@@ -83,7 +87,9 @@ struct Job {
   WallTime started{0};
   WallTime ended{0};
   CheckpointPlan checkpoints = {};
-  int restarts = 0;  // times that it went back to a checkpoint
+  int restarts = 0;                 // times that it went back to a checkpoint
+  CheckpointId recovery_from = {};  // of the last try to bring it back by itself
+  int recovery_tries = 0;           // from that checkpoint, counted before anything is done
 };
 
 /// A persisted unit of work.

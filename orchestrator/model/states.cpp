@@ -14,6 +14,9 @@ constexpr std::array kHostAdmin{Name<HostAdmin>{HostAdmin::Active, "active"},
 constexpr std::array kHostHealth{Name<HostHealth>{HostHealth::Unknown, "unknown"},
                                  Name<HostHealth>{HostHealth::Up, "up"},
                                  Name<HostHealth>{HostHealth::Down, "down"}};
+constexpr std::array kHostFence{Name<HostFence>{HostFence::None, "none"},
+                                Name<HostFence>{HostFence::Begun, "begun"},
+                                Name<HostFence>{HostFence::Over, "over"}};
 constexpr std::array kVmState{
     Name<VmState>{VmState::Stopped, "stopped"},   Name<VmState>{VmState::Starting, "starting"},
     Name<VmState>{VmState::Running, "running"},   Name<VmState>{VmState::Migrating, "migrating"},
@@ -36,7 +39,8 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::ForecastMake, "forecast.make"},
     Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"},
     Name<OperationKind>{OperationKind::CheckpointTake, "checkpoint.take"},
-    Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"}};
+    Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"},
+    Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},
@@ -67,6 +71,9 @@ std::string_view to_string(HostAdmin value) {
 std::string_view to_string(HostHealth value) {
   return name_of(kHostHealth, value);
 }
+std::string_view to_string(HostFence value) {
+  return name_of(kHostFence, value);
+}
 std::string_view to_string(VmState value) {
   return name_of(kVmState, value);
 }
@@ -84,6 +91,9 @@ std::optional<HostAdmin> host_admin_from(std::string_view t) {
 }
 std::optional<HostHealth> host_health_from(std::string_view t) {
   return value_of(kHostHealth, t);
+}
+std::optional<HostFence> host_fence_from(std::string_view t) {
+  return value_of(kHostFence, t);
 }
 std::optional<VmState> vm_state_from(std::string_view t) {
   return value_of(kVmState, t);

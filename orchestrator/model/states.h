@@ -12,6 +12,12 @@ namespace mare {
 
 enum class HostAdmin : std::uint8_t { Active, Draining, Drained };
 enum class HostHealth : std::uint8_t { Unknown, Up, Down };
+/// Whether a silent host's VMs are known to be still: docs/adr/0008.
+enum class HostFence : std::uint8_t {
+  None,
+  Begun,  // its lease is not renewed any more, and the storage is to show it
+  Over,   // nothing runs there, until it has answered and this is lifted
+};
 enum class VmState : std::uint8_t {
   Stopped,    // no copy anywhere
   Starting,   // a start was committed; a copy may exist on `host`
@@ -36,17 +42,20 @@ enum class OperationKind : std::uint8_t {
   PlanDrain,          // of a host: the same of every VM that it has
   CheckpointTake,     // of a job, as the next one: one at a time by their common noun
   CheckpointRestore,  // of a job: it goes on from a checkpoint
+  RecoveryRun,        // of a job: one try to bring it back after a host or a VM of it died
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 
 std::string_view to_string(HostAdmin value);
 std::string_view to_string(HostHealth value);
+std::string_view to_string(HostFence value);
 std::string_view to_string(VmState value);
 std::string_view to_string(JobState value);
 std::string_view to_string(OperationKind value);
 std::string_view to_string(Outcome value);
 std::optional<HostAdmin> host_admin_from(std::string_view text);
 std::optional<HostHealth> host_health_from(std::string_view text);
+std::optional<HostFence> host_fence_from(std::string_view text);
 std::optional<VmState> vm_state_from(std::string_view text);
 std::optional<JobState> job_state_from(std::string_view text);
 std::optional<OperationKind> operation_kind_from(std::string_view text);

@@ -112,6 +112,10 @@ Host read_host(Statement& row) {
   host.dirty_log_why = row.text();
   host.migration_tls = row.flag();
   host.failures = row.number();
+  host.lease = Milliseconds{row.integer()};
+  // What promises least: something may run there.
+  host.fence = or_else(host_fence_from(row.text()), HostFence::Begun);
+  host.fences = row.number();
   return host;
 }
 
@@ -121,7 +125,8 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(host.cpus).bind(signed_of(host.vm_overhead)).bind(host.hypervisor);
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
-  to.bind(host.migration_tls).bind(host.failures);
+  to.bind(host.migration_tls).bind(host.failures).bind(host.lease.count());
+  to.bind(to_string(host.fence)).bind(host.fences);
 }
 
 Pool read_pool(Statement& row) {
@@ -195,6 +200,8 @@ Job read_job(Statement& row) {
   job.checkpoints.every = Microseconds{row.integer()};
   job.checkpoints.keep = row.number();
   job.restarts = row.number();
+  job.recovery_from = CheckpointId{row.text()};
+  job.recovery_tries = row.number();
   return job;
 }
 
@@ -206,6 +213,7 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(to_string(job.checkpoints.rule));
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.every).count());
   to.bind(job.checkpoints.keep).bind(job.restarts);
+  to.bind(job.recovery_from.value).bind(job.recovery_tries);
 }
 
 Operation read_operation(Statement& row) {

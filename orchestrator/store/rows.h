@@ -12,7 +12,7 @@ namespace mare::store {
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
     "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why, "
-    "migration_tls, failures";
+    "migration_tls, failures, lease_ms, fence, fences";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
     "move_policy";
@@ -22,7 +22,7 @@ inline constexpr const char* kVmColumns =
 inline constexpr const char* kJobColumns =
     "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
     "created_us, started_us, ended_us, checkpoint_rule, checkpoint_every_us, checkpoints_kept, "
-    "restarts";
+    "restarts, recovery_from, recovery_tries";
 inline constexpr const char* kOperationColumns =
     "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
     "request, "

@@ -108,6 +108,11 @@ ALTER TABLE job ADD COLUMN checkpoint_rule TEXT NOT NULL DEFAULT 'never';
 ALTER TABLE job ADD COLUMN checkpoint_every_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN checkpoints_kept INTEGER NOT NULL DEFAULT 2;
 ALTER TABLE job ADD COLUMN restarts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN recovery_from TEXT NOT NULL DEFAULT '';
+ALTER TABLE job ADD COLUMN recovery_tries INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE host ADD COLUMN lease_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE host ADD COLUMN fence TEXT NOT NULL DEFAULT 'none';
+ALTER TABLE host ADD COLUMN fences INTEGER NOT NULL DEFAULT 0;
 -- A row is there before the first file of its checkpoint and goes after the last: no file is without
 -- one. The checkpoint itself is there from the transaction on that makes its state 'complete'.
 CREATE TABLE checkpoint (

@@ -8,7 +8,7 @@ namespace {
 constexpr Milliseconds kLongestWait{60'000};
 const char* const kKinds =
     "host.add, host.remove, host.drain, pool.create, pool.delete, vm.start, vm.stop, vm.migrate, "
-    "job.run, forecast.make, plan.drain, checkpoint.take, checkpoint.restore";
+    "job.run, forecast.make, plan.drain, checkpoint.take, checkpoint.restore, recovery.run";
 
 OperationId operation_id(const Call& call) {
   return OperationId{call.captures.at("id")};

@@ -7,6 +7,7 @@
 // disk looks like).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <ostream>
@@ -115,6 +116,40 @@ Result<Operation> restart(SimWorld& world) {
   engine::RestartRequest request;
   request.job = JobId{"job-1"};
   return world.engine().submit(request);
+}
+
+constexpr int kProtectedWork_s = 9;
+
+/// A pool of two whose job comes back by itself: it has a checkpoint, its hosts hold leases.
+void make_protected_pool(SimWorld& world) {
+  make_pool(world, 2);
+  engine::JobSubmitRequest request;
+  request.pool = PoolId{"demo"};
+  request.command = {"solver", "--sim-work=" + std::to_string(kProtectedWork_s)};
+  request.ranks = 2;
+  request.checkpoints = {CheckpointRule::Every, Seconds{3}, 2};
+  EXPECT_TRUE(world.engine().submit(request));
+  EXPECT_TRUE(world.play_while_not(
+      [&] {
+        const auto hosts = world.hosts();
+        const auto leased = std::count_if(hosts.begin(), hosts.end(),
+                                          [](const Host& host) { return host.lease.count() > 0; });
+        const auto all = world.checkpoints();
+        const bool saved = std::any_of(all.begin(), all.end(), [](const Checkpoint& one) {
+          return one.state == CheckpointState::Complete;
+        });
+        return saved && leased == 2;
+      },
+      minutes{1}));
+}
+
+/// The host of a rank dies; what is followed is the job's own operation.
+Result<Operation> lose_a_host(SimWorld& world) {
+  EXPECT_TRUE(world.cluster.kill_host(*vm_row(world, VmId{"demo-1"}).host));
+  for (const auto& operation : world.operations(true)) {
+    if (operation.kind == OperationKind::JobRun) return operation;
+  }
+  return make_error(Code::NotFound, "no job runs");
 }
 
 /// Undisturbed by whatever came of its checkpoint: it ended with the right output.
@@ -303,6 +338,17 @@ std::vector<Scene> scenes() {
                  [](SimWorld& w, const Operation& o) {
                    job_went_on(w, o);
                    vms_run(w, o);
+                 }});
+  all.push_back({"JobRunThatLosesAHost",
+                 make_protected_pool,
+                 lose_a_host,
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   const Job job = w.jobs().at(0);
+                   EXPECT_EQ(job.restarts, 1);
+                   EXPECT_EQ(w.output_of(job.id), sim::complete_output(job.id, kProtectedWork_s));
                  }});
   all.push_back({"JobRun",
                  [](SimWorld& w) { make_pool(w, 2); },

@@ -60,7 +60,7 @@ TEST_P(Campaigns, InvariantsHold) {
        {"vm.migrate succeeded", "vm.migrate failed", "vm.migrate cancelled", "job.run succeeded",
         "job.run failed", "pool.create succeeded", "host.drain succeeded",
         "checkpoint.take succeeded", "checkpoint.take failed", "checkpoint.restore succeeded",
-        "mared killed", "host dies", "agent restarts"}) {
+        "recovery.run succeeded", "mared killed", "host freezes", "host dies", "agent restarts"}) {
     EXPECT_GT(counts[what], 0) << what;
   }
   EXPECT_EQ(counts["refused without a word"], 0);

@@ -72,7 +72,11 @@ void Faults::host_fault() {
   const auto outage = milliseconds{rng_.below(kLongestOutage_s * 1000)};
   // Some quiet after it, so that two outages are not one long one.
   busy_until_[host] = now + outage + seconds{10};
-  switch (rng_.below(6)) {
+  switch (rng_.below(7)) {
+    case 6:
+      static_cast<void>(world_.cluster.freeze_host(host, outage));
+      ++counts_["host freezes"];
+      break;
     case 0:
       static_cast<void>(world_.cluster.kill_host(host));
       dead_since_[host] = now;

@@ -28,7 +28,8 @@ using Kinds = ::testing::Types<
     Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>,
     Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>,
     Kind<CheckpointTakeState, CheckpointTakeEvent, 6, 6>,
-    Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>>;
+    Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>,
+    Kind<RecoveryRunState, RecoveryRunEvent, 5, 4>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {
@@ -144,6 +145,13 @@ TEST(CheckpointTake, WhatHoldsVmsUpEndsBeforeItFails) {
   }
   EXPECT_EQ(next(CheckpointTakeState::Holding, Event::Complete), std::nullopt);
   EXPECT_EQ(next(CheckpointTakeState::Dropping, Event::Complete), std::nullopt);
+}
+
+TEST(RecoveryRun, NothingIsRestartedBeforeWhatIsSilentIsFenced) {
+  using Event = RecoveryRunEvent;
+  EXPECT_EQ(next(RecoveryRunState::Planned, Event::Fenced), std::nullopt) << "the try is counted";
+  EXPECT_EQ(next(RecoveryRunState::Fencing, Event::Runs), std::nullopt);
+  EXPECT_EQ(next(RecoveryRunState::Fencing, Event::Fenced), RecoveryRunState::Restarting);
 }
 
 TEST(CheckpointRestore, NothingIsLoadedBeforeWhatWasThereIsGone) {

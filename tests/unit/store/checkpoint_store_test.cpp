@@ -121,12 +121,29 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   job.pool = PoolId{"demo"};
   job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7};
   job.restarts = 3;
+  job.recovery_from = CheckpointId{"ck-5"};
+  job.recovery_tries = 2;
   put(job);
   const auto found = get<Job>([](const Reader& r) { return r.job(JobId{"job-1"}); });
   EXPECT_EQ(found.checkpoints.rule, CheckpointRule::Every);
   EXPECT_EQ(found.checkpoints.every, Seconds{1.5});
   EXPECT_EQ(found.checkpoints.keep, 7);
   EXPECT_EQ(found.restarts, 3);
+  EXPECT_EQ(found.recovery_from.value, "ck-5");
+  EXPECT_EQ(found.recovery_tries, 2);
+}
+
+TEST_F(CheckpointStoreTest, AHostKeepsItsLeaseAndFence) {
+  Host host;
+  host.id = HostId{"h1"};
+  host.lease = Milliseconds{4000};
+  host.fence = HostFence::Over;
+  host.fences = 3;
+  put(host);
+  const auto found = get<Host>([](const Reader& r) { return r.host(HostId{"h1"}); });
+  EXPECT_EQ(found.lease, Milliseconds{4000});
+  EXPECT_EQ(found.fence, HostFence::Over);
+  EXPECT_EQ(found.fences, 3);
 }
 
 TEST_F(CheckpointStoreTest, TakingAndRestoringExcludeEachOther) {

@@ -1,0 +1,118 @@
+#include "orchestrator/engine/host_fencer.h"
+
+#include <algorithm>
+
+namespace mare::engine {
+namespace {
+constexpr auto kLookAgain = std::chrono::milliseconds{100};
+}  // namespace
+
+std::string fence_note(const Settings& settings, const Host& host, int number) {
+  // A host that was removed and added again counts from 1 again.
+  return settings.checkpoints_directory + "/fenced/" + host.id.value + "-" +
+         std::to_string(host.added.count()) + "-" + std::to_string(number);
+}
+
+Status begin_fence(store::Transaction& tx, const Clock& clock, const HostId& id) {
+  auto host = tx.host(id);
+  if (!host) return host.error();
+  host->fence = HostFence::Begun;
+  ++host->fences;
+  return put_host(tx, clock, *host);
+}
+
+void HostFencer::look() {
+  auto hosts = query<std::vector<Host>>(context_.ports.store,
+                                        [](const store::Reader& r) { return r.hosts(); });
+  bool begun = !hosts.ok();
+  if (hosts) {
+    for (const auto& host : *hosts) {
+      if (host.fence != HostFence::Begun) watches_.erase(host.id);
+      if (host.fence == HostFence::None) continue;
+      begun = begun || host.fence == HostFence::Begun;
+      go_on(host, *hosts);
+    }
+  }
+  if (!begun || comes_back_) return;
+  comes_back_ = true;
+  context_.after(kLookAgain, [this] {
+    comes_back_ = false;
+    look();
+  });
+}
+
+void HostFencer::go_on(const Host& host, const std::vector<Host>& hosts) {
+  if (host.fence == HostFence::Over) {
+    // Operations that waited for the host may have left VMs Lost since.
+    (void)context_.ports.store.write([&](store::Transaction& tx) { return free_vms(tx, host); });
+    return;
+  }
+  const MonotonicTime now = context_.ports.clock.now();
+  Watch& watch = watches_.try_emplace(host.id, Watch{now, false, 0, std::nullopt}).first->second;
+  if (!watch.noted) return order_note(host, hosts);
+  // The last renewal counts from a stamp that was here before the fence began; the storage was read
+  // without the note before that was written.
+  const auto term = std::max(host.lease, context_.settings.lease);
+  const MonotonicTime still_from = std::max(watch.since, *watch.noted) + term;
+  if (now >= still_from + context_.settings.lease_margin) over(host);
+}
+
+/// Any host can write it: all see the same storage. When all were silent, those that are not any
+/// more are still called so: then each is tried in turn, the fenced one too.
+void HostFencer::order_note(const Host& host, const std::vector<Host>& hosts) {
+  Watch& watch = watches_.at(host.id);
+  if (watch.asking) return;
+  auto writer = std::find_if(hosts.begin(), hosts.end(), [](const Host& other) {
+    return other.health == HostHealth::Up && other.fence == HostFence::None;
+  });
+  if (writer == hosts.end()) {
+    writer = hosts.begin() + static_cast<std::ptrdiff_t>(watch.asked++ % hosts.size());
+  }
+  auto driver = context_.ports.drivers.driver(writer->id, writer->address);
+  if (!driver) return;
+  watch.asking = true;
+  context_.ports.executor.run(
+      "fence/" + writer->id.value,
+      [this, inbox = context_.inbox, driver = *driver, id = host.id, number = host.fences,
+       note = fence_note(context_.settings, host, host.fences)] {
+        const bool written = driver->put_fence_note(note).ok();
+        inbox->post([this, id, number, written] {
+          const auto known = watches_.find(id);
+          if (known == watches_.end()) return;
+          known->second.asking = false;
+          auto row =
+              query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
+          if (!written || !row || row->fences != number) return;
+          known->second.noted = context_.ports.clock.now();
+        });
+      });
+}
+
+void HostFencer::over(Host host) {
+  host.fence = HostFence::Over;
+  host.health_reason += "; it is fenced, nothing runs there";
+  auto kept = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+    if (auto freed = free_vms(tx, host); !freed) return freed;
+    return put_host(tx, context_.ports.clock, host);
+  });
+  if (!kept) return;  // looked at again
+  context_.ports.log.warn("hosts", "host '" + host.id.value + "' is fenced");
+  context_.changed();
+}
+
+Status HostFencer::free_vms(store::Transaction& tx, const Host& host) {
+  auto vms = tx.vms_on(host.id);
+  if (!vms) return vms.error();
+  for (auto& vm : *vms) {
+    // Others belong to their operations.
+    if (vm.state != VmState::Lost && vm.state != VmState::Running) continue;
+    vm.state = VmState::Failed;
+    vm.reason = "its host '" + host.id.value + "' fell silent and was fenced";
+    vm.host.reset();
+    context_.settled[vm.id] = context_.ports.clock.now();
+    if (auto done = put_vm(tx, context_.ports.clock, vm); !done) return done;
+  }
+  return ok_status();
+}
+
+}  // namespace mare::engine

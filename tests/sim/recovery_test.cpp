@@ -1,0 +1,269 @@
+// A job comes back by itself: hosts that die, are cut off, hang, freeze and thaw, VMs that end, a
+// mared that is killed in the middle, and a second failure on top. The invariants (no two copies,
+// one checkpoint, no restart before a lease is over) are checked after every step.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/sim/checkpoint_world.h"
+
+namespace mare::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+class Recovery : public CheckpointWorld {
+ protected:
+  void SetUp() override {
+    CheckpointWorld::SetUp();
+    ASSERT_TRUE(world.add_host("h4"));
+    ASSERT_TRUE(world.engine().cancel(run_of(first).id));
+    EXPECT_TRUE(world.play_while_not([&] { return is_final(job(first).state); }, 5min));
+    protect_a_job();
+  }
+
+  /// A job that takes checkpoints by itself, has one, and whose hosts hold leases.
+  void protect_a_job() {
+    first = submit({CheckpointRule::Every, Seconds{4}, 2});
+    EXPECT_TRUE(
+        world.play_while_not([&] { return !complete(first).empty() && all_leased(); }, 1min));
+  }
+
+  bool all_leased() {
+    for (const auto& id : job(first).vms) {
+      const auto host = vm(id.value).host;
+      if (!host || row_of(*host).lease.count() == 0) return false;
+    }
+    return true;
+  }
+  Host row_of(const HostId& id) {
+    for (const auto& host : world.hosts()) {
+      if (host.id == id) return host;
+    }
+    return {};
+  }
+  Operation run_of(const JobId& id) {
+    for (const auto& one : world.operations()) {
+      if (one.kind == OperationKind::JobRun && one.target == id.value) return one;
+    }
+    return {};
+  }
+  std::vector<Operation> recoveries() {
+    std::vector<Operation> out;
+    for (const auto& one : world.operations()) {
+      if (one.kind == OperationKind::RecoveryRun) out.push_back(one);
+    }
+    return out;
+  }
+  /// Until some recovery is in that state.
+  bool a_recovery_reaches(const std::string& state) {
+    const MonotonicTime end = world.clock.now() + 5min;
+    while (world.clock.now() < end) {
+      for (const auto& one : recoveries()) {
+        if (!one.finished() && one.state == state) return true;
+      }
+      world.play(5ms);
+    }
+    return false;
+  }
+  bool is_back(int restarts = 1) {
+    return world.play_while_not(
+        [&] { return job(first).restarts >= restarts && job(first).state == JobState::Running; },
+        5min);
+  }
+};
+
+TEST_F(Recovery, OfAHostThatDied) {
+  const HostId dead = host_of("demo-1");
+  ASSERT_TRUE(world.cluster.kill_host(dead));
+  ASSERT_TRUE(is_back());
+  for (const auto& id : job(first).vms) EXPECT_NE(host_of(id.value), dead);
+  EXPECT_EQ(row_of(dead).fence, HostFence::Over);
+  expect_right_result(first);
+  ASSERT_EQ(recoveries().size(), 1U);
+  EXPECT_EQ(recoveries()[0].outcome, Outcome::Succeeded);
+  EXPECT_EQ(recoveries()[0].parent, run_of(first).id);
+}
+
+TEST_F(Recovery, WaitsForTheLeaseAndNoLongerThanItMust) {
+  const HostId dead = host_of("demo-2");
+  ASSERT_TRUE(world.cluster.kill_host(dead));
+  EXPECT_TRUE(world.play_while_not([&] { return row_of(dead).fence == HostFence::Begun; }, 1min));
+  const auto began = world.clock.now();
+  EXPECT_TRUE(world.play_while_not([&] { return row_of(dead).fence == HostFence::Over; }, 1min));
+  const auto waited = world.clock.now() - began;
+  EXPECT_GE(waited, 10900ms) << "term and margin, but for the step of this loop";
+  EXPECT_LT(waited, 14s);
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfAHostThatIsCutOffAndComesBack) {
+  const HostId cut = host_of("demo-1");
+  ASSERT_TRUE(world.cluster.cut_host(cut, 90s));
+  ASSERT_TRUE(is_back());
+  EXPECT_EQ(world.cluster.copy_on(cut, VmId{"demo-1"}), Copy::Absent) << "its lease is over";
+  EXPECT_TRUE(world.play_while_not([&] { return row_of(cut).fence == HostFence::None; }, 5min));
+  EXPECT_EQ(row_of(cut).health, HostHealth::Up);
+  EXPECT_TRUE(world.cluster.fence_notes().empty());
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfAHostThatOnlyMaredCannotReach) {
+  // Its agent hears nobody, but it sees the storage: without a note its VMs would run for ever.
+  const HostId mute = host_of("demo-1");
+  ASSERT_TRUE(world.cluster.silence_host(mute, 10min));
+  ASSERT_TRUE(a_recovery_reaches("Restarting"));
+  EXPECT_EQ(world.cluster.copy_on(mute, VmId{"demo-1"}), Copy::Absent);
+  ASSERT_TRUE(is_back());
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfAHostThatFrozeAndThawsLater) {
+  const HostId frozen = host_of("demo-1");
+  ASSERT_TRUE(world.cluster.freeze_host(frozen, 45s));
+  ASSERT_TRUE(is_back());
+  EXPECT_NE(world.cluster.copy_on(frozen, VmId{"demo-1"}), Copy::Absent) << "nothing ended it yet";
+  world.play(30s);
+  EXPECT_EQ(world.cluster.copy_on(frozen, VmId{"demo-1"}), Copy::Absent);
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfAVmThatEndedByItself) {
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-2"}));
+  ASSERT_TRUE(is_back());
+  for (const auto& host : world.hosts()) EXPECT_EQ(host.fence, HostFence::None);
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfTheLaunchersVm) {
+  ASSERT_TRUE(world.cluster.panic_guest(job(first).vms.front()));
+  ASSERT_TRUE(is_back());
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, IsNotForABriefSilence) {
+  ASSERT_TRUE(world.cluster.silence_host(host_of("demo-1"), 5s));
+  world.play(2s);
+  expect_right_result(first);
+  EXPECT_TRUE(recoveries().empty());
+  EXPECT_EQ(job(first).restarts, 0);
+}
+
+TEST_F(Recovery, ADeadMaredEndsNoJob) {
+  world.kill_mared();
+  world.play(60s);
+  for (const auto& ending : world.cluster.endings()) {
+    EXPECT_NE(ending.cause, sim::EndCause::LeaseOver) << ending.key.id.value;
+  }
+  world.start_mared();
+  expect_right_result(first);
+  EXPECT_TRUE(recoveries().empty());
+}
+
+TEST_F(Recovery, AJobWithoutCheckpointsWaitsForItsHost) {
+  expect_right_result(first);
+  const JobId plain = submit();
+  ASSERT_TRUE(world.play_while_not(
+      [&] {
+        const auto hosts = world.hosts();
+        return std::all_of(hosts.begin(), hosts.end(),
+                           [](const Host& host) { return host.lease.count() == 0; });
+      },
+      1min));
+  ASSERT_TRUE(world.cluster.cut_host(host_of("demo-1"), 40s));
+  expect_right_result(plain);
+  EXPECT_TRUE(recoveries().empty());
+  EXPECT_EQ(job(plain).restarts, 0);
+}
+
+TEST_F(Recovery, OutlivesAMaredThatIsKilledInAnyOfItsStates) {
+  int restarts = 0;
+  for (const char* state : {"Fencing", "Restarting"}) {
+    SCOPED_TRACE(state);
+    if (restarts > 0) {
+      ASSERT_TRUE(world.play_while_not([&] { return all_leased(); }, 1min));
+    }
+    const HostId dead = host_of("demo-1");
+    ASSERT_TRUE(world.cluster.kill_host(dead));
+    ASSERT_TRUE(a_recovery_reaches(state));
+    world.kill_mared();
+    world.play(7s);
+    world.start_mared();
+    ASSERT_TRUE(is_back(++restarts));
+    ASSERT_TRUE(world.cluster.boot_host(dead));
+    EXPECT_TRUE(world.play_while_not([&] { return row_of(dead).fence == HostFence::None; }, 2min));
+  }
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OutlivesASecondHostThatDiesMeanwhile) {
+  for (const char* state : {"Fencing", "Restarting"}) {
+    SCOPED_TRACE(state);
+    const int before = job(first).restarts;
+    const HostId one = host_of("demo-1");
+    const HostId other = host_of("demo-2");
+    ASSERT_NE(one, other);
+    ASSERT_TRUE(world.cluster.kill_host(one));
+    ASSERT_TRUE(a_recovery_reaches(state));
+    ASSERT_TRUE(world.cluster.kill_host(other));
+    ASSERT_TRUE(is_back(before + 1)) << job(first).reason;
+    ASSERT_TRUE(world.cluster.boot_host(one));
+    ASSERT_TRUE(world.cluster.boot_host(other));
+    ASSERT_TRUE(world.play_while_not(
+        [&] {
+          const auto hosts = world.hosts();
+          return std::all_of(hosts.begin(), hosts.end(), [](const Host& host) {
+            return host.health == HostHealth::Up && host.fence == HostFence::None;
+          });
+        },
+        2min));
+    if (job(first).state != JobState::Running) break;
+    ASSERT_TRUE(world.play_while_not([&] { return all_leased(); }, 1min));
+  }
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, OfAJobWhoseHostsWereAllSilentForAWhile) {
+  for (const auto& host : world.cluster.hosts()) ASSERT_TRUE(world.cluster.cut_host(host, 60s));
+  world.play(55s);
+  EXPECT_TRUE(world.cluster.copies().empty()) << "nobody told their hosts that they may run";
+  ASSERT_TRUE(is_back()) << job(first).reason;
+  expect_right_result(first);
+  EXPECT_EQ(recoveries().size(), 1U) << "no room for a moment is no try";
+}
+
+TEST_F(Recovery, StopsAfterSomeTriesFromOneCheckpointAndSaysSo) {
+  for (const auto& one : complete(first)) {
+    for (const auto& part : one.parts) ASSERT_TRUE(world.cluster.damage_file(part.path));
+  }
+  // No newer one.
+  sim::CaptureModel model;
+  model.disk_is_full = true;
+  world.cluster.set_capture_model(model);
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-2"}));
+  EXPECT_TRUE(world.play_while_not([&] { return is_final(job(first).state); }, 10min));
+  EXPECT_EQ(job(first).state, JobState::Failed);
+  EXPECT_THAT(job(first).reason, HasSubstr("3 times"));
+  EXPECT_EQ(recoveries().size(), 3U);
+  for (const auto& one : recoveries()) EXPECT_EQ(one.outcome, Outcome::Failed);
+}
+
+TEST_F(Recovery, AProgramThatFailsIsNotBroughtBack) {
+  expect_right_result(first);
+  engine::JobSubmitRequest request;
+  request.pool = PoolId{"demo"};
+  request.command = {"solver", "--sim-work=15", "--sim-exit=3"};
+  request.ranks = 3;
+  request.checkpoints = {CheckpointRule::Every, Seconds{4}, 2};
+  auto accepted = world.engine().submit(request);
+  ASSERT_TRUE(accepted);
+  const JobId id{accepted->target};
+  EXPECT_TRUE(world.play_while_not([&] { return is_final(job(id).state); }, 5min));
+  EXPECT_EQ(job(id).state, JobState::Failed);
+  EXPECT_EQ(job(id).exit_code, 3);
+  EXPECT_TRUE(recoveries().empty());
+}
+
+}  // namespace
+}  // namespace mare::test
