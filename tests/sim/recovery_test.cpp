@@ -171,6 +171,7 @@ TEST_F(Recovery, AJobWithoutCheckpointsWaitsForItsHost) {
                            [](const Host& host) { return host.lease.count() == 0; });
       },
       1min));
+  world.play(7s);  // the agents have been told, too
   ASSERT_TRUE(world.cluster.cut_host(host_of("demo-1"), 40s));
   expect_right_result(plain);
   EXPECT_TRUE(recoveries().empty());
@@ -234,6 +235,14 @@ TEST_F(Recovery, OfAJobWhoseHostsWereAllSilentForAWhile) {
 }
 
 TEST_F(Recovery, StopsAfterSomeTriesFromOneCheckpointAndSaysSo) {
+  ASSERT_TRUE(world.play_while_not(
+      [&] {
+        const auto unfinished = world.operations(true);
+        return std::none_of(unfinished.begin(), unfinished.end(), [](const Operation& one) {
+          return one.kind == OperationKind::CheckpointTake;
+        });
+      },
+      1min));
   for (const auto& one : complete(first)) {
     for (const auto& part : one.parts) ASSERT_TRUE(world.cluster.damage_file(part.path));
   }
