@@ -104,7 +104,8 @@ TEST_F(Recovery, OfAHostThatIsCutOffAndComesBack) {
   ASSERT_TRUE(is_back());
   EXPECT_EQ(world.cluster.copy_on(cut, VmId{"demo-1"}), Copy::Absent) << "its lease is over";
   EXPECT_TRUE(world.play_while_not([&] { return row_of(cut).fence == HostFence::None; }, 5min));
-  EXPECT_EQ(row_of(cut).health, HostHealth::Up);
+  EXPECT_TRUE(world.play_while_not([&] { return row_of(cut).health == HostHealth::Up; }, 10s))
+      << "with its next heartbeat";
   EXPECT_TRUE(world.cluster.fence_notes().empty());
   expect_right_result(first);
 }
