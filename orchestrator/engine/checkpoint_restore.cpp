@@ -253,8 +253,10 @@ std::optional<Error> CheckpointRestore::trouble(const std::vector<Status>& answe
   return passing;
 }
 
-/// Then waiting for it is not worth the time of those that remain.
+/// Then waiting for it is not worth the time of those that remain. A recovery goes on by fencing
+/// it; a restart that a person asked for can only wait.
 bool CheckpointRestore::a_host_is_down() const {
+  if (!operation().parent) return false;
   return std::any_of(vms_.begin(), vms_.end(), [this](const Vm& vm) {
     const auto row = vm.host ? host(*vm.host) : Result<Host>(make_error(Code::NotFound, ""));
     return row && row->health == HostHealth::Down;
