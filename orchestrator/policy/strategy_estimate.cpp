@@ -213,18 +213,25 @@ double added_job_time(const Situation& situation, const Replay& replay) {
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
-  StrategyEstimate out;
+  Sending chosen;
   double best = 0;
   bool first = true;
   for (const auto& sending : knobs(situation, strategy)) {
-    Replay tried = replay(replay_input(situation, situation.middle, sending), situation.costs);
-    const double value = score(situation, tried);
+    const double value = score(
+        situation, replay(replay_input(situation, situation.middle, sending), situation.costs));
     if (!first && (value >= best || !ends_surely(situation, sending))) continue;
     first = false;
     best = value;
-    out.replay = std::move(tried);
-    out.sending = sending;
+    chosen = sending;
   }
+  return estimate(situation, chosen);
+}
+
+StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
+  const Strategy strategy = sending.strategy;
+  StrategyEstimate out;
+  out.sending = sending;
+  out.replay = replay(replay_input(situation, situation.middle, sending), situation.costs);
   out.forecast.strategy = strategy;
   out.forecast.offered = true;
   out.forecast.converges = out.replay.converges;

@@ -30,5 +30,7 @@ double added_job_time(const Situation& situation, const Replay& replay);
 
 /// The strategy with the knobs that serve the priority of the policy best.
 StrategyEstimate estimate(const Situation& situation, Strategy strategy);
+/// With these knobs.
+StrategyEstimate estimate(const Situation& situation, const Sending& sending);
 
 }  // namespace mare::policy
