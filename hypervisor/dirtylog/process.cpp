@@ -177,6 +177,15 @@ std::vector<Descriptor> Process::userfaultfds() const {
   return out;
 }
 
+std::vector<std::pair<int, std::string>> Process::sockets() const {
+  std::vector<std::pair<int, std::string>> out;
+  for (const int number : numbers_in(path("fd"))) {
+    std::string link = link_of(path("fd/" + std::to_string(number)));
+    if (link.starts_with("socket:")) out.emplace_back(number, std::move(link));
+  }
+  return out;
+}
+
 Result<Fd> Process::take(int number) const {
   Fd taken{static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), number, 0))};
   if (taken) return taken;

@@ -381,7 +381,9 @@ class LibvirtDriver final : public Driver {
     return IncomingEndpoint{*uri};
   }
   Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override {
-    return dirtylog::measure_link(sink.uri, clock_);
+    auto measured = dirtylog::measure_link(sink.uri, clock_);
+    if (measured) outgoing_.set_link(measured->goodput);
+    return measured;
   }
 
  private:

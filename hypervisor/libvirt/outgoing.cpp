@@ -40,6 +40,10 @@ Outgoing::~Outgoing() {
   }
 }
 
+void Outgoing::set_link(BytesPerSecond goodput) {
+  link_ = goodput.value;
+}
+
 Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
   std::vector<JobPtr> over;
   Status begun;
@@ -121,6 +125,7 @@ Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route,
   job->status.remaining = ticket.vm.memory;
   job->post_copy = ticket.sending.strategy == Strategy::PostCopy && !mending;
   job->switched = mending;
+  job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_});
   if (ticket.sending.strategy == Strategy::RateControlled) {
     job->rate.emplace(ticket.sending, ticket.downtime_limit.value_or(kUsualDowntime));
   }
