@@ -48,8 +48,8 @@ class LibvirtDriver final : public Driver {
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
-            options_.dirty_log_library, [this](const std::string& uuid) { return locate_vm(uuid); },
-            clock, log),
+            options_.dirty_log, options_.dirty_log_library,
+            [this](const std::string& uuid) { return locate_vm(uuid); }, clock, log),
         sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
         outgoing_(connection_, clock, log) {}
@@ -90,8 +90,8 @@ class LibvirtDriver final : public Driver {
     facts.accelerated = accelerated_;
     facts.live_migration_why = why_no_live_migration(accelerated_, qemu);
     facts.live_migration = facts.live_migration_why.empty();
-    facts.dirty_log_why = watching_.why_not();
-    facts.dirty_log = facts.dirty_log_why.empty() ? "pagemap-scan" : "";
+    facts.dirty_log_why = watching_.why_not_exact();
+    facts.dirty_log = watching_.source();
     Machinery machinery = machinery_;
     machinery.qemu = qemu;
     machinery.libvirt = library;
