@@ -311,6 +311,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_total_bytes(value.total.count);
   out.set_zero_bytes(value.zero.count);
   out.set_compressed_fraction(value.compressed_fraction);
+  out.set_hot_compressed_fraction(value.hot_compressed_fraction);
   for (const auto& cycle : value.cycles) {
     auto* row = out.add_cycles();
     row->set_began_us(us(cycle.began));
@@ -335,6 +336,8 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.total = Bytes{value.total_bytes()};
   out.zero = Bytes{value.zero_bytes()};
   out.compressed_fraction = value.compressed_fraction();
+  const double hot = value.hot_compressed_fraction();
+  out.hot_compressed_fraction = hot > 0 ? hot : out.compressed_fraction;
   for (const auto& row : value.cycles()) {
     DirtyCycle cycle;
     cycle.began = WallTime{row.began_us()};

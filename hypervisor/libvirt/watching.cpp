@@ -149,7 +149,9 @@ Milliseconds Watching::look_anew(const std::string& uuid) {
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {
   if (!watches_) return make_error(Code::Unsupported, "no dirty-page log: " + why_not_exact_);
   const auto use = cpus_.look(clock_.now());  // before the scan takes one
-  auto content = dirtylog::scan_memory(process.pid, process.memory);
+  const auto report = watcher_.report(vm.uuid);
+  auto content = dirtylog::scan_memory(process.pid, process.memory,
+                                       report ? report->heat : std::vector<double>{});
   if (!content) return content.error().during("memory of VM '" + vm.id.value + "'");
   MemoryProfile out;
   out.source = source();
@@ -157,9 +159,9 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   out.total = content->total + kDeviceMemory;
   out.zero = content->zero;
   out.compressed_fraction = content->compressed_fraction;
+  out.hot_compressed_fraction = content->hot_compressed_fraction;
   out.host_cpus = use.cpus;
   out.busy_cpus = use.busy;
-  const auto report = watcher_.report(vm.uuid);
   if (!report) {
     watch(vm.uuid);  // an event was missed
     return out;

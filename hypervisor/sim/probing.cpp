@@ -101,6 +101,8 @@ MemoryProfile profile_of(const World& world, const Guest& guest) {
   out.source = "sim";
   out.taken = world.wall(world.now);
   out.total = guest.spec.memory;
+  out.compressed_fraction = std::clamp(guest.model.compressed_fraction, 0.01, 1.0);
+  out.hot_compressed_fraction = out.compressed_fraction;
   out.cycles = cycles_of(world, guest);
   const auto& points = out.cycles.back().points;
   const double written = points.empty() ? 0 : static_cast<double>(points.back().unique.count);

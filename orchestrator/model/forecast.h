@@ -65,6 +65,8 @@ struct MemoryProfile {
   Bytes total;                     // that a migration looks at (RAM and the devices' memory)
   Bytes zero;                      // of it, pages that hold only zeros or were never touched
   double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
+  // The same of where it was written lately, which is sent again and again.
+  double hot_compressed_fraction = 1;
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;

@@ -3,6 +3,7 @@
 // ram.c and cpu-throttle.c (docs/forecast.md tells which rule is from where).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -53,12 +54,16 @@ struct HypervisorCosts {
 
 struct ReplayInput {
   const DirtyCurve* curve = nullptr;
+  /// What a round finds written is then by one of these, drawn at random for each round.
+  const std::vector<DirtyCurve>* windows = nullptr;
+  std::uint64_t seed = 1;
   double total_bytes = 0;  // with zero pages
   double zero_bytes = 0;
   double compressed_fraction = 1;
-  double host_cpus = 0;  // of the source; 0: more than anybody needs
-  double busy_cpus = 0;  // of them, before the move
-  double link_rate = 0;  // bytes/s
+  std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
+  double host_cpus = 0;                           // of the source; 0: more than anybody needs
+  double busy_cpus = 0;                           // of them, before the move
+  double link_rate = 0;                           // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;  // bytes/s, until the switch
   double downtime_limit_s = 0.3;     // as the hypervisor is told

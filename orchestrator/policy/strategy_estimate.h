@@ -2,6 +2,8 @@
 // job, corrected by past moves.
 #pragma once
 
+#include <vector>
+
 #include "orchestrator/policy/forecast.h"
 #include "orchestrator/policy/replay.h"
 
@@ -16,6 +18,7 @@ struct Situation {
   DirtyCurve low;
   DirtyCurve middle;
   DirtyCurve high;
+  std::vector<DirtyCurve> windows;  // DirtyCurve::each()
 };
 
 struct StrategyEstimate {

@@ -69,6 +69,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"total_bytes", profile.total.count},
                   {"zero_bytes", profile.zero.count},
                   {"compressed_fraction", profile.compressed_fraction},
+                  {"hot_compressed_fraction", profile.hot_compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
@@ -83,6 +84,7 @@ MemoryProfile profile_from(const json& from) {
   out.total = Bytes{number_or<std::uint64_t>(from, "total_bytes", 0)};
   out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
+  out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);

@@ -65,6 +65,7 @@ Json to_json(const MemoryProfile& profile) {
               {"total_bytes", profile.total.count},
               {"zero_bytes", profile.zero.count},
               {"compressed_fraction", profile.compressed_fraction},
+              {"hot_compressed_fraction", profile.hot_compressed_fraction},
               {"cost_fraction", profile.cost_fraction},
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},

@@ -50,7 +50,7 @@ TEST_F(PageSamplingTest, TellsTheShareThatWasWritten) {
 }
 
 TEST_F(PageSamplingTest, ASmallVmIsSampledWhole) {
-  const Bytes ram = mebibytes(8);
+  const Bytes ram = mebibytes(12);  // a thread's stack has 8
   test::Child small{ram, false};
   const auto log = open_log(small, ram);
   ASSERT_TRUE(log);

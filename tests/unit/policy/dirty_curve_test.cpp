@@ -208,6 +208,24 @@ TEST(DirtyCurve, BurstsThatWereSeenAreInTheRange) {
   EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(0.2), 5e6);
 }
 
+TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 4; ++i) {
+    const double at_once = i == 3 ? 8.9e6 : 0.1e6;
+    // The first one was cut short.
+    cycles.push_back(cycle(
+        1, [at_once](double p) { return p < 0.5 ? at_once : 9e6; }, i == 0 ? 0.2 : 64));
+  }
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_EQ(each.size(), 4U);
+  EXPECT_NEAR(each[1].bytes(0.2), 0.1e6, 1e4);
+  EXPECT_NEAR(each[3].bytes(0.2), 8.9e6, 1e4);
+  EXPECT_NEAR(each[0].bytes(10), 9e6, 0.1e6) << "goes on as the others do";
+  cycles.pop_back();
+  EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "they are alike";
+  EXPECT_TRUE(DirtyCurve::each(profile({})).empty());
+}
+
 std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {
   std::vector<DirtyCycle> out;
   for (int i = 0; i < repeats; ++i) {

@@ -143,6 +143,20 @@ TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
   EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.13, 0.01);
 }
 
+TEST(Replay, WhatIsWrittenAgainMayCompressWorseThanTheRest) {
+  const DirtyCurve busy = writer(30 * kMega, 40 * kMega, 200 * kMega);
+  ReplayInput in = input(busy, Strategy::Compressed);
+  in.compressed_fraction = 0.25;
+  EXPECT_TRUE(replay(in).converges);
+  in.hot_compressed_fraction = 1;  // 30 MB/s of it, and the link carries 10
+  EXPECT_FALSE(replay(in).converges);
+  in.compressed_fraction = 1;
+  in.hot_compressed_fraction = 0.25;
+  EXPECT_TRUE(replay(in).converges);
+  in.sending.strategy = Strategy::PreCopy;
+  EXPECT_FALSE(replay(in).converges);
+}
+
 TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle, Strategy::Compressed);
