@@ -324,6 +324,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   }
   for (const double share : value.heat) out.add_heat(share);
   out.set_cost_fraction(value.cost_fraction);
+  out.set_emulated(value.emulated);
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
   return out;
@@ -349,6 +350,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   }
   out.heat.assign(value.heat().begin(), value.heat().end());
   out.cost_fraction = value.cost_fraction();
+  out.emulated = value.emulated();
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
   return out;

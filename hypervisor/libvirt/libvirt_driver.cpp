@@ -372,7 +372,9 @@ class LibvirtDriver final : public Driver {
     if (seen->copy != Copy::Running && seen->copy != Copy::Paused) return no_copy(vm);
     auto pid = find_qemu(pid_directory(options_.uri), seen->key);
     if (!pid) return pid.error();
-    return watching_.profile(vm, {*pid, seen->memory});
+    auto profile = watching_.profile(vm, {*pid, seen->memory});
+    if (profile) profile->emulated = !accelerated_;
+    return profile;
   }
   Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
   Result<IncomingEndpoint> open_link_sink() override {

@@ -71,6 +71,7 @@ struct MemoryProfile {
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;
   double cost_fraction = 0;  // of the guest's time that the log took, as estimated
+  bool emulated = false;     // its CPUs are a program's threads (QEMU's TCG)
   double host_cpus = 0;      // of the host that it is on; 0: unknown
   double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
 };

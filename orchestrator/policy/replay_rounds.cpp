@@ -105,6 +105,7 @@ class Rounds {
   void round();
   void send_for(double duration);
   void look();
+  void wait_for_cpu();
   void throttle_by(double fresh);
   void control_rate(double duration);
   bool steady(double before, double rate_before, double throttle_before);
@@ -144,7 +145,8 @@ class Rounds {
   double period_sent_ = 0;
   double period_fresh_ = 0;
   double next_look_ = 0;
-  int looks_ = 1;  // the one of the set-up
+  double waited_ = 0;  // for the last look
+  int looks_ = 1;      // the one of the set-up
   int looks_at_tick_ = 1;
   int alike_ = 0;
   SeededRng rng_;
@@ -179,8 +181,20 @@ void Rounds::send_for(double duration) {
   out_.held_s += duration * std::min(1.0, curve_.share()) * throttle_;
 }
 
+/// A CPU that sleeps does nothing for the look, and nothing is sent while that waits.
+void Rounds::wait_for_cpu() {
+  waited_ = 0;
+  if (!in_.emulated || !(throttle_ > 0)) return;
+  waited_ = costs_.throttle_slice_s * throttle_ / (1 - std::min(throttle_, 0.999));
+  now_ += waited_;
+  out_.live_s += waited_;
+  since_look_ += waited_ * curve_.share() * (1 - throttle_);
+  out_.held_s += waited_ * std::min(1.0, curve_.share()) * throttle_;
+}
+
 /// What was written since the last look joins what is still marked; what is in both counts once.
 void Rounds::look() {
+  wait_for_cpu();
   const double written = written_since_look();
   const double seen = curve_.bytes(window_);
   const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));
@@ -260,7 +274,9 @@ void Rounds::round() {
     switch_to_post_copy();
     return;
   }
-  if (marked() < threshold()) {
+  // The wait counts as time in which so much, or so little, was sent.
+  const double seen = threshold() * duration / (duration + waited_);
+  if (marked() < seen) {
     stop_and_send_rest();
     return;
   }
@@ -332,8 +348,8 @@ void Rounds::stop_and_send_rest() {
 
 void Rounds::switch_to_post_copy() {
   over_ = true;
-  const double device_s = costs_.device_bytes / in_.link_rate;
-  out_.downtime_s = costs_.switch_s + device_s;
+  const double device_s = (costs_.queue_bytes + costs_.device_bytes) / in_.link_rate;
+  out_.downtime_s = costs_.post_copy_switch_s + device_s;
   now_ += out_.downtime_s;
   const double wire = marked_wire();
   // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.

@@ -32,6 +32,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
   out.compressed_fraction = in.profile.compressed_fraction;
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
+  out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
   out.link_rate = in.link.goodput.value;

@@ -71,6 +71,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"compressed_fraction", profile.compressed_fraction},
                   {"hot_compressed_fraction", profile.hot_compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
+                  {"emulated", profile.emulated},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
                   {"cycles", std::move(cycles)},
@@ -86,6 +87,8 @@ MemoryProfile profile_from(const json& from) {
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
+  const auto emulated = from.find("emulated");
+  out.emulated = emulated != from.end() && emulated->is_boolean() && emulated->get<bool>();
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   for (const auto& cycle : list_in(from, "cycles")) {

@@ -67,6 +67,7 @@ Json to_json(const MemoryProfile& profile) {
               {"compressed_fraction", profile.compressed_fraction},
               {"hot_compressed_fraction", profile.hot_compressed_fraction},
               {"cost_fraction", profile.cost_fraction},
+              {"emulated", profile.emulated},
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},
               {"cycles", std::move(cycles)},

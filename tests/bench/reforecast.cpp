@@ -109,7 +109,7 @@ nlohmann::json row_of(const Moved& row) {
           {"added_job_time_s", values_of(row, policy::Quantity::AddedJobTime)}};
 }
 
-int run(const std::string& database) {
+int run(const std::string& database, bool emulated) {
   auto store = store::Store::open(database);
   if (!store) {
     std::cerr << "mare-reforecast: " << store.error().text() << '\n';
@@ -120,6 +120,7 @@ int run(const std::string& database) {
     auto found = reader.past_moves(kMostMoves);
     if (!found) return found.error();
     moves = std::move(*found);
+    for (auto& move : moves) move.profile.emulated = move.profile.emulated || emulated;
     return ok_status();
   });
   if (!read) {
@@ -141,14 +142,18 @@ int run(const std::string& database) {
 }  // namespace mare::bench
 
 int main(int argc, char** argv) {
-  const std::string first = argc == 2 ? argv[1] : "";
-  if (first.empty() || first == "--help" || first == "-h") {
-    (first.empty() ? std::cerr : std::cout)
-        << "usage: mare-reforecast DATABASE\nToday's forecasts of the moves that a copy of a "
-           "mared's "
-           "database (mare.db) tells of, beside what was said\nthen and what came. Prints one JSON "
-           "object. A database of an older version is brought up to date.\n";
-    return first.empty() ? 2 : 0;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool emulated = !words.empty() && words.front() == "--emulated";
+  if (emulated) words.erase(words.begin());
+  const bool help = !words.empty() && (words.front() == "--help" || words.front() == "-h");
+  if (words.size() != 1 || help) {
+    (help ? std::cout : std::cerr)
+        << "usage: mare-reforecast [--emulated] DATABASE\nToday's forecasts of the moves that a "
+           "copy "
+           "of a mared's database (mare.db) tells of, beside what was said\nthen and what came. "
+           "Prints one JSON object. A database of an older version is brought up to date; "
+           "--emulated: its\nhosts emulated their guests (newer databases say so themselves).\n";
+    return help ? 0 : 2;
   }
-  return mare::bench::run(first);
+  return mare::bench::run(words.front(), emulated);
 }
