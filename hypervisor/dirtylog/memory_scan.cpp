@@ -1,6 +1,5 @@
 #include "hypervisor/dirtylog/memory_scan.h"
 
-#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -38,14 +37,14 @@ struct Present {
 };
 
 Result<Present> find_present(const Process& process, const Mapping& ram) {
-  const Fd pagemap{open(process.path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!pagemap) return make_error(Code::Unavailable, system_text(process.path("pagemap")));
+  auto pagemap = process.pagemap();
+  if (!pagemap) return pagemap.error();
   Present out;
   std::vector<std::uint64_t> entries(kEntriesAtOnce);
   for (std::uint64_t at = ram.start; at < ram.end;) {
     const std::size_t want = std::min<std::size_t>(entries.size(), (ram.end - at) / kPage);
     const auto offset = static_cast<off_t>(at / kPage * sizeof(std::uint64_t));
-    const ssize_t got = pread(pagemap.get(), entries.data(), want * sizeof(std::uint64_t), offset);
+    const ssize_t got = pread(pagemap->get(), entries.data(), want * sizeof(std::uint64_t), offset);
     if (got <= 0) break;  // it ended: its memory is gone
     for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof(std::uint64_t); ++i) {
       const std::uint64_t entry = entries[i];
@@ -172,9 +171,7 @@ double packed_fraction(std::span<const std::byte> pages) {
 Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat) {
   auto process = Process::open(pid);
   if (!process) return process.error();
-  auto maps = process->maps();
-  if (!maps) return maps.error();
-  auto ram = find_guest_ram(*maps, memory);
+  auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
   auto present = find_present(*process, *ram);
   if (!present) return present.error();

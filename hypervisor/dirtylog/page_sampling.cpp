@@ -1,6 +1,5 @@
 #include "hypervisor/dirtylog/page_sampling.h"
 
-#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -32,16 +31,12 @@ PageSampling::PageSampling(Process process, Fd pagemap, Mapping ram)
 Result<std::unique_ptr<PageLog>> PageSampling::open(pid_t pid, Bytes memory) {
   auto process = Process::open(pid);
   if (!process) return process.error();
-  auto maps = process->maps();
-  if (!maps) return maps.error();
-  auto ram = find_guest_ram(*maps, memory);
+  auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
-  Fd pagemap{::open(process->path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!pagemap) return make_error(Code::Unavailable, system_text(process->path("pagemap")));
-  // The file is of whatever process had the pid when it was opened: only now is it known whose.
-  if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
+  auto pagemap = process->pagemap();
+  if (!pagemap) return pagemap.error();
   return std::unique_ptr<PageLog>(
-      new PageSampling(std::move(*process), std::move(pagemap), std::move(*ram)));
+      new PageSampling(std::move(*process), std::move(*pagemap), std::move(*ram)));
 }
 
 /// To read one that does not exist would make it.

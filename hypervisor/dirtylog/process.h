@@ -76,6 +76,10 @@ class Process {
   /// "/proc/PID/what"
   std::string path(std::string_view what) const;
   Result<std::vector<Mapping>> maps() const;
+  /// find_guest_ram() in its maps.
+  Result<Mapping> guest_ram(Bytes memory) const;
+  /// Its pagemap; NotFound if it has ended.
+  Result<Fd> pagemap() const;
   /// Its userfaultfds, by number.
   std::vector<Descriptor> userfaultfds() const;
   /// Its sockets: number and "socket:[inode]", which is the socket's own for as long as it lives.

@@ -60,7 +60,7 @@ struct DirtyCycle {
 
 /// What a host knows of the memory of a VM that runs on it.
 struct MemoryProfile {
-  std::string source;  // "pagemap-scan", "dirty-ring", "page-sampling", "sim"
+  std::string source;  // "pagemap-scan", "page-sampling", "sim"
   WallTime taken{0};
   Bytes total;                     // that a migration looks at (RAM and the devices' memory)
   Bytes zero;                      // of it, pages that hold only zeros or were never touched

@@ -61,7 +61,7 @@ struct HypervisorCosts {
 struct ReplayInput {
   const DirtyCurve* curve = nullptr;
   /// What a round finds written is then by one of these, drawn at random for each round.
-  const std::vector<DirtyCurve>* windows = nullptr;
+  const std::vector<DirtyCurve>* cycles = nullptr;
   std::uint64_t seed = 1;
   double total_bytes = 0;  // with zero pages
   double zero_bytes = 0;

@@ -116,7 +116,7 @@ class Rounds {
   void switch_to_post_copy();
   double until_next_look(double wanted);
   double written_since_look();
-  bool drawn() const { return in_.windows != nullptr && !in_.windows->empty(); }
+  bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
 
   const ReplayInput& in_;
   const HypervisorCosts& costs_;
@@ -154,7 +154,7 @@ class Rounds {
 
 double Rounds::written_since_look() {
   if (!drawn()) return curve_.bytes(since_look_);
-  return in_.windows->at(rng_.next() % in_.windows->size()).bytes(since_look_);
+  return in_.cycles->at(rng_.next() % in_.cycles->size()).bytes(since_look_);
 }
 
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.

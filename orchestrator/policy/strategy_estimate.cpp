@@ -169,14 +169,14 @@ Estimate& slot(StrategyForecast& forecast, Quantity quantity) {
   return forecast.added_job_time_s;
 }
 
-/// The same move again and again, each round of it with another of the windows that were seen.
+/// The same move again and again, each round of it with another of the cycles that were seen.
 std::vector<Replay> replays_drawn(const Situation& situation, const Sending& sending) {
   std::vector<Replay> out;
-  if (situation.windows.empty() ||
+  if (situation.cycles.empty() ||
       !(makes_rounds(sending.strategy) || sending.strategy == Strategy::Hybrid))
     return out;
   ReplayInput in = replay_input(situation, situation.middle, sending);
-  in.windows = &situation.windows;
+  in.cycles = &situation.cycles;
   for (int i = 0; i < kDraws; ++i) {
     in.seed = static_cast<std::uint64_t>(i) + 1;
     in.link_rate =
@@ -238,7 +238,7 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),
-      windows(DirtyCurve::each(forecast_input.profile)) {}
+      cycles(DirtyCurve::each(forecast_input.profile)) {}
 
 double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);

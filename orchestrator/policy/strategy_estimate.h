@@ -18,7 +18,7 @@ struct Situation {
   DirtyCurve low;
   DirtyCurve middle;
   DirtyCurve high;
-  std::vector<DirtyCurve> windows;  // DirtyCurve::each()
+  std::vector<DirtyCurve> cycles;  // DirtyCurve::each()
 };
 
 struct StrategyEstimate {

@@ -19,7 +19,6 @@ namespace mare::bench {
 namespace {
 
 constexpr std::size_t kMostMoves = 10'000;
-constexpr int kVcpus = 1;  // of every VM of the benches
 
 struct Moved {
   Forecast then;
@@ -27,19 +26,6 @@ struct Moved {
   policy::PastMove anew;   // by today's models, corrected by those before it
   policy::PastMove alone;  // by today's models, uncorrected
 };
-
-policy::ForecastInput input_of(const Forecast& then, std::vector<policy::PastMove> past) {
-  policy::ForecastInput out;
-  out.source = then.source;
-  out.destination = then.destination;
-  out.policy = then.policy;
-  out.profile = then.profile;
-  out.link = then.link;
-  out.vcpus = kVcpus;
-  if (then.has_job) out.job = policy::JobCoupling{then.program};
-  out.past = std::move(past);
-  return out;
-}
 
 void drop_correction(StrategyForecast& forecast) {
   for (auto* one : {&forecast.total_time_s, &forecast.sent_bytes, &forecast.downtime_s,
@@ -57,7 +43,8 @@ std::vector<Moved> forecast_anew(const std::vector<Forecast>& moves) {
     Moved row{then, *said, *said, *said};
     Sending sending = then.sending;
     sending.strategy = then.outcome->strategy;
-    const policy::ForecastInput input = input_of(then, past);
+    policy::ForecastInput input = engine::input_of(then);
+    input.past = past;
     row.anew.forecast = policy::estimate(policy::Situation(input), sending).forecast;
     row.alone.forecast = row.anew.forecast;
     drop_correction(row.alone.forecast);
