@@ -13,7 +13,7 @@
 namespace mare::dirtylog {
 namespace {
 
-constexpr std::size_t kPagesAtOnce = 256;
+constexpr std::size_t kSampledAtOnce = 256;
 
 std::uint64_t digest_of(const char* page) {
   // 0 is for pages that do not exist.
@@ -50,9 +50,9 @@ bool PageSampling::exists(std::uint64_t address) const {
 /// The digests of the sampled pages as they are now.
 Status PageSampling::look(std::vector<std::uint64_t>& digests) const {
   digests.assign(sample_.size(), 0);
-  std::vector<char> content(kPagesAtOnce * kPage);
-  for (std::size_t begin = 0; begin < sample_.size(); begin += kPagesAtOnce) {
-    const std::size_t end = std::min(sample_.size(), begin + kPagesAtOnce);
+  std::vector<char> content(kSampledAtOnce * kPage);
+  for (std::size_t begin = 0; begin < sample_.size(); begin += kSampledAtOnce) {
+    const std::size_t end = std::min(sample_.size(), begin + kSampledAtOnce);
     std::vector<iovec> from;
     std::vector<std::size_t> which;
     for (std::size_t i = begin; i < end; ++i) {

@@ -11,7 +11,6 @@ namespace {
 constexpr auto kKeepEnded = std::chrono::minutes{10};
 // Two threads each; more at once only slow each other on one link.
 constexpr std::size_t kMostAtOnce = 64;
-constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
 
 Microseconds since(MonotonicTime began, MonotonicTime now) {
   return std::chrono::duration_cast<Microseconds>(now - began);

@@ -24,6 +24,9 @@
 
 namespace mare::libvirt {
 
+/// QEMU's own limit of downtime, where a ticket gives none.
+constexpr Milliseconds kUsualDowntime{300};
+
 class Outgoing {
  public:
   Outgoing(Connection& connection, Clock& clock, Log& log);

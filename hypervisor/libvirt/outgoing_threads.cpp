@@ -15,7 +15,6 @@ constexpr auto kSampleEvery = std::chrono::milliseconds{40};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
-constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};

@@ -1,7 +1,8 @@
 #include "orchestrator/model/lifecycles.h"
 
 #include <array>
-#include <utility>
+
+#include "orchestrator/model/names.h"
 
 namespace mare {
 namespace {
@@ -14,23 +15,10 @@ struct Row {
 };
 
 template <typename T, std::size_t N>
-std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename T, std::size_t N>
-bool value_of(const std::array<std::pair<T, std::string_view>, N>& names, std::string_view text,
-              T& out) {
-  for (const auto& [value, name] : names) {
-    if (name == text) {
-      out = value;
-      return true;
-    }
-  }
-  return false;
+bool value_of(const std::array<Name<T>, N>& table, std::string_view text, T& out) {
+  const auto found = value_of(table, text);
+  if (found) out = *found;
+  return found.has_value();
 }
 
 template <typename State, typename Event, std::size_t N>
@@ -42,12 +30,12 @@ std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, Stat
   return std::nullopt;
 }
 
-constexpr std::array<std::pair<HostAddState, std::string_view>, 3> kHostAddStates{{
+constexpr std::array<Name<HostAddState>, 3> kHostAddStates{{
     {HostAddState::Planned, "Planned"},
     {HostAddState::Done, "Done"},
     {HostAddState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<HostAddEvent, std::string_view>, 2> kHostAddEvents{{
+constexpr std::array<Name<HostAddEvent>, 2> kHostAddEvents{{
     {HostAddEvent::Connected, "Connected"},
     {HostAddEvent::Refused, "Refused"},
 }};
@@ -56,12 +44,12 @@ constexpr std::array<Row<HostAddState, HostAddEvent>, 2> kHostAddTable{{
     {HostAddState::Planned, HostAddEvent::Refused, HostAddState::Failed},
 }};
 
-constexpr std::array<std::pair<HostRemoveState, std::string_view>, 3> kHostRemoveStates{{
+constexpr std::array<Name<HostRemoveState>, 3> kHostRemoveStates{{
     {HostRemoveState::Planned, "Planned"},
     {HostRemoveState::Done, "Done"},
     {HostRemoveState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<HostRemoveEvent, std::string_view>, 2> kHostRemoveEvents{{
+constexpr std::array<Name<HostRemoveEvent>, 2> kHostRemoveEvents{{
     {HostRemoveEvent::Removed, "Removed"},
     {HostRemoveEvent::Refused, "Refused"},
 }};
@@ -70,13 +58,13 @@ constexpr std::array<Row<HostRemoveState, HostRemoveEvent>, 2> kHostRemoveTable{
     {HostRemoveState::Planned, HostRemoveEvent::Refused, HostRemoveState::Failed},
 }};
 
-constexpr std::array<std::pair<HostDrainState, std::string_view>, 4> kHostDrainStates{{
+constexpr std::array<Name<HostDrainState>, 4> kHostDrainStates{{
     {HostDrainState::Planned, "Planned"},
     {HostDrainState::Moving, "Moving"},
     {HostDrainState::Done, "Done"},
     {HostDrainState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<HostDrainEvent, std::string_view>, 3> kHostDrainEvents{{
+constexpr std::array<Name<HostDrainEvent>, 3> kHostDrainEvents{{
     {HostDrainEvent::Begin, "Begin"},
     {HostDrainEvent::Emptied, "Emptied"},
     {HostDrainEvent::GiveUp, "GiveUp"},
@@ -88,14 +76,14 @@ constexpr std::array<Row<HostDrainState, HostDrainEvent>, 4> kHostDrainTable{{
     {HostDrainState::Moving, HostDrainEvent::GiveUp, HostDrainState::Failed},
 }};
 
-constexpr std::array<std::pair<PoolCreateState, std::string_view>, 5> kPoolCreateStates{{
+constexpr std::array<Name<PoolCreateState>, 5> kPoolCreateStates{{
     {PoolCreateState::Planned, "Planned"},
     {PoolCreateState::Starting, "Starting"},
     {PoolCreateState::RollingBack, "RollingBack"},
     {PoolCreateState::Done, "Done"},
     {PoolCreateState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<PoolCreateEvent, std::string_view>, 4> kPoolCreateEvents{{
+constexpr std::array<Name<PoolCreateEvent>, 4> kPoolCreateEvents{{
     {PoolCreateEvent::Begin, "Begin"},
     {PoolCreateEvent::AllRun, "AllRun"},
     {PoolCreateEvent::GiveUp, "GiveUp"},
@@ -109,14 +97,14 @@ constexpr std::array<Row<PoolCreateState, PoolCreateEvent>, 5> kPoolCreateTable{
     {PoolCreateState::RollingBack, PoolCreateEvent::AllGone, PoolCreateState::Failed},
 }};
 
-constexpr std::array<std::pair<PoolDeleteState, std::string_view>, 5> kPoolDeleteStates{{
+constexpr std::array<Name<PoolDeleteState>, 5> kPoolDeleteStates{{
     {PoolDeleteState::Planned, "Planned"},
     {PoolDeleteState::EndingJobs, "EndingJobs"},
     {PoolDeleteState::Stopping, "Stopping"},
     {PoolDeleteState::Done, "Done"},
     {PoolDeleteState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<PoolDeleteEvent, std::string_view>, 4> kPoolDeleteEvents{{
+constexpr std::array<Name<PoolDeleteEvent>, 4> kPoolDeleteEvents{{
     {PoolDeleteEvent::Begin, "Begin"},
     {PoolDeleteEvent::JobsEnded, "JobsEnded"},
     {PoolDeleteEvent::AllGone, "AllGone"},
@@ -131,7 +119,7 @@ constexpr std::array<Row<PoolDeleteState, PoolDeleteEvent>, 6> kPoolDeleteTable{
     {PoolDeleteState::Stopping, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
 }};
 
-constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartStates{{
+constexpr std::array<Name<VmStartState>, 7> kVmStartStates{{
     {VmStartState::Planned, "Planned"},
     {VmStartState::Placed, "Placed"},
     {VmStartState::Booting, "Booting"},
@@ -140,7 +128,7 @@ constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartState
     {VmStartState::Failed, "Failed"},
     {VmStartState::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<std::pair<VmStartEvent, std::string_view>, 6> kVmStartEvents{{
+constexpr std::array<Name<VmStartEvent>, 6> kVmStartEvents{{
     {VmStartEvent::Place, "Place"},
     {VmStartEvent::Created, "Created"},
     {VmStartEvent::Ready, "Ready"},
@@ -159,14 +147,14 @@ constexpr std::array<Row<VmStartState, VmStartEvent>, 8> kVmStartTable{{
     {VmStartState::Cleaning, VmStartEvent::GiveUp, VmStartState::NeedsOperator},
 }};
 
-constexpr std::array<std::pair<VmStopState, std::string_view>, 5> kVmStopStates{{
+constexpr std::array<Name<VmStopState>, 5> kVmStopStates{{
     {VmStopState::Planned, "Planned"},
     {VmStopState::PoweringOff, "PoweringOff"},
     {VmStopState::Destroying, "Destroying"},
     {VmStopState::Done, "Done"},
     {VmStopState::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<std::pair<VmStopEvent, std::string_view>, 4> kVmStopEvents{{
+constexpr std::array<Name<VmStopEvent>, 4> kVmStopEvents{{
     {VmStopEvent::AskGuest, "AskGuest"},
     {VmStopEvent::Destroy, "Destroy"},
     {VmStopEvent::Gone, "Gone"},
@@ -182,7 +170,7 @@ constexpr std::array<Row<VmStopState, VmStopEvent>, 7> kVmStopTable{{
     {VmStopState::Destroying, VmStopEvent::GiveUp, VmStopState::NeedsOperator},
 }};
 
-constexpr std::array<std::pair<JobRunState, std::string_view>, 6> kJobRunStates{{
+constexpr std::array<Name<JobRunState>, 6> kJobRunStates{{
     {JobRunState::Queued, "Queued"},
     {JobRunState::Starting, "Starting"},
     {JobRunState::Running, "Running"},
@@ -190,7 +178,7 @@ constexpr std::array<std::pair<JobRunState, std::string_view>, 6> kJobRunStates{
     {JobRunState::Done, "Done"},
     {JobRunState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<JobRunEvent, std::string_view>, 5> kJobRunEvents{{
+constexpr std::array<Name<JobRunEvent>, 5> kJobRunEvents{{
     {JobRunEvent::Assign, "Assign"},
     {JobRunEvent::Started, "Started"},
     {JobRunEvent::Stop, "Stop"},
@@ -210,13 +198,13 @@ constexpr std::array<Row<JobRunState, JobRunEvent>, 10> kJobRunTable{{
     {JobRunState::Stopping, JobRunEvent::Abort, JobRunState::Failed},
 }};
 
-constexpr std::array<std::pair<ForecastMakeState, std::string_view>, 4> kForecastMakeStates{{
+constexpr std::array<Name<ForecastMakeState>, 4> kForecastMakeStates{{
     {ForecastMakeState::Planned, "Planned"},
     {ForecastMakeState::Measuring, "Measuring"},
     {ForecastMakeState::Done, "Done"},
     {ForecastMakeState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<ForecastMakeEvent, std::string_view>, 3> kForecastMakeEvents{{
+constexpr std::array<Name<ForecastMakeEvent>, 3> kForecastMakeEvents{{
     {ForecastMakeEvent::Begin, "Begin"},
     {ForecastMakeEvent::Made, "Made"},
     {ForecastMakeEvent::GiveUp, "GiveUp"},
@@ -228,13 +216,13 @@ constexpr std::array<Row<ForecastMakeState, ForecastMakeEvent>, 4> kForecastMake
     {ForecastMakeState::Measuring, ForecastMakeEvent::GiveUp, ForecastMakeState::Failed},
 }};
 
-constexpr std::array<std::pair<PlanDrainState, std::string_view>, 4> kPlanDrainStates{{
+constexpr std::array<Name<PlanDrainState>, 4> kPlanDrainStates{{
     {PlanDrainState::Planned, "Planned"},
     {PlanDrainState::Asking, "Asking"},
     {PlanDrainState::Done, "Done"},
     {PlanDrainState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<PlanDrainEvent, std::string_view>, 3> kPlanDrainEvents{{
+constexpr std::array<Name<PlanDrainEvent>, 3> kPlanDrainEvents{{
     {PlanDrainEvent::Begin, "Begin"},
     {PlanDrainEvent::AllMade, "AllMade"},
     {PlanDrainEvent::GiveUp, "GiveUp"},

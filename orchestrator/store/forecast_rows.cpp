@@ -174,7 +174,7 @@ std::string outcome_text(const ForecastOutcome& outcome) {
   return out.dump();
 }
 
-ForecastOutcome outcome_from(const json& from) {
+ForecastOutcome forecast_outcome_from(const json& from) {
   ForecastOutcome out;
   out.strategy = strategy_from(word(from, "strategy")).value_or(out.strategy);
   out.total_time_s = number_or(from, "total_time_s", 0.0);
@@ -266,7 +266,7 @@ Forecast read_forecast(Statement& row) {
   out.link = link_from(object_from(row.text()));
   out.strategies = strategy_forecasts_from(row.text());
   if (const std::string outcome = row.text(); !outcome.empty()) {
-    out.outcome = outcome_from(object_from(outcome));
+    out.outcome = forecast_outcome_from(object_from(outcome));
   }
   return out;
 }

@@ -13,9 +13,8 @@ namespace mare::dirtylog {
 namespace {
 
 using test::Fill;
-
-constexpr Bytes kRam = mebibytes(64);
-constexpr std::size_t kPages = kRam.count / kPage;
+using test::kPages;
+using test::kRam;
 
 MemoryContent scanned(const test::Child& child) {
   auto content = scan_memory(child.pid(), kRam);

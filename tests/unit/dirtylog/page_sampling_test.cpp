@@ -9,8 +9,8 @@
 namespace mare::dirtylog {
 namespace {
 
-constexpr Bytes kRam = mebibytes(64);
-constexpr std::size_t kPages = kRam.count / kPage;
+using test::kPages;
+using test::kRam;
 static_assert(kPages > kSampledPages);
 /// Five deviations of a sampled share, at most.
 constexpr double kChance = 5 * 0.5 / 64;

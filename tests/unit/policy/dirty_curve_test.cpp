@@ -10,15 +10,10 @@
 
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/statistics.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
-
-constexpr double kMega = 1e6;
-
-Microseconds micro(double s) {
-  return Microseconds{std::llround(s * 1e6)};
-}
 
 /// A cycle of a guest that runs `share` of the time and has written d(progress) bytes.
 DirtyCycle cycle(double share, const std::function<double(double)>& d, double until = 64) {

@@ -9,15 +9,10 @@
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/correction.h"
 #include "orchestrator/policy/score.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
-
-constexpr double kMega = 1e6;
-
-Microseconds micro(double s) {
-  return Microseconds{std::llround(s * 1e6)};
-}
 
 /// A VM of 200 MB, of which 50 are zero, that rewrites `wws` at `rate`.
 MemoryProfile profile(double rate, double wws) {

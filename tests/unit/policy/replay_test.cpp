@@ -4,11 +4,11 @@
 #include <rapidcheck/gtest.h>
 
 #include "orchestrator/core/rng.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
 
-constexpr double kMega = 1e6;
 constexpr double kPageWire = 1 + 8.0 / 4096;
 
 /// A guest that rewrites `wws` at `rate`, running all the time.
