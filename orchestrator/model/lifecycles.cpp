@@ -1,34 +1,13 @@
 #include "orchestrator/model/lifecycles.h"
 
-#include <array>
-
-#include "orchestrator/model/names.h"
+#include "orchestrator/model/lifecycle_table.h"
 
 namespace mare {
 namespace {
 
-template <typename State, typename Event>
-struct Row {
-  State from;
-  Event event;
-  State to;
-};
-
-template <typename T, std::size_t N>
-bool value_of(const std::array<Name<T>, N>& table, std::string_view text, T& out) {
-  const auto found = value_of(table, text);
-  if (found) out = *found;
-  return found.has_value();
-}
-
-template <typename State, typename Event, std::size_t N>
-std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, State from,
-                             Event event) {
-  for (const auto& row : table) {
-    if (row.from == from && row.event == event) return row.to;
-  }
-  return std::nullopt;
-}
+using lifecycle::look_up;
+using lifecycle::Row;
+using lifecycle::value_of;
 
 constexpr std::array<Name<HostAddState>, 3> kHostAddStates{{
     {HostAddState::Planned, "Planned"},
