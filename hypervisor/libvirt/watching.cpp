@@ -14,8 +14,8 @@
 namespace mare::libvirt {
 namespace {
 
-/// What QEMU sends beside the RAM of a q35 without graphics: BIOS 256 KiB, option ROMs 128, ACPI tables
-/// 128, their loader and pointer 8. Nobody looks into it.
+/// What QEMU sends beside the RAM of a q35 without graphics: BIOS 256 KiB, option ROMs 128, ACPI
+/// tables 128, their loader and pointer 8. Nobody looks into it.
 constexpr Bytes kDeviceMemory{520 * 1024};
 
 std::string read_file(const std::string& path) {

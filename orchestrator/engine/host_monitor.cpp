@@ -199,9 +199,8 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.
   const bool left_over = same && !row->host && copy.copy == Copy::Paused;
-  const auto ended = query<bool>(context_.ports.store, [&](const store::Reader& r) {
-    return r.has_ended(copy.key.uuid);
-  });
+  const auto ended = query<bool>(
+      context_.ports.store, [&](const store::Reader& r) { return r.has_ended(copy.key.uuid); });
   const bool deleted = !row && ended && *ended;
   const bool must_go = true_one_runs || has_ended || left_over || deleted || (row && !same);
   if (must_go) {

@@ -23,7 +23,9 @@ _mare() {
   case $previous in
     --token-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
     -o|--output) COMPREPLY=($(compgen -W "table wide json name" -- "$current")); return ;;
-    --to|--host|--hosts) COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --to|--host|--hosts) [[ $noun == plan ]] && return; COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --drain|--spread|--pack) return ;;
+    --from) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
     --strategy)
@@ -38,7 +40,7 @@ _mare() {
 
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
-    :) words="host pool vm job migrate explain forecast migration operation events lab image version" ;;
+    :) words="host pool vm job migrate explain forecast migration operation events plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create delete" ;;
     vm:) words="list show memory start stop" ;;
@@ -64,6 +66,7 @@ _mare() {
     migrate:) words="$(_mare_names vm) --to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
     migrate:*) words="--to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
     migration:list) words="--vm" ;;
+    plan:) words="--from --rebalance --place --drain --spread --pack --hosts --best-effort --n-plus-one --no-n-plus-one --max-moves" ;;
     explain:) words=$(_mare_names migration) ;;
     forecast:) words="list show accuracy" ;;
     forecast:list) words="--vm" ;;

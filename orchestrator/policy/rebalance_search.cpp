@@ -1,0 +1,253 @@
+#include "orchestrator/policy/rebalance_search.h"
+
+#include <algorithm>
+
+namespace mare::policy {
+namespace {
+
+// How many of the best candidates of one host are tried before it is left alone: N+1 refuses few.
+constexpr std::size_t kTried = 8;
+// Exchanges are looked for with so many hosts of the other end of the order only: with all of them
+// a pass over 1000 hosts would take 10^8 evaluations.
+constexpr std::size_t kPartners = 48;
+// Each pass over all hosts must have moved something to be followed by another; this bounds both.
+constexpr std::size_t kMovesPerVm = 4;
+constexpr double kNothing = 1e-12;  // rounding, not gain
+
+template <typename Candidates>
+void keep_best(Candidates& candidates) {
+  const auto better = [](const auto& a, const auto& b) {
+    if (a.surplus != b.surplus) return a.surplus > b.surplus;
+    if (a.vm != b.vm) return a.vm < b.vm;
+    return a.other != b.other ? a.other < b.other : a.to < b.to;
+  };
+  const std::size_t kept = std::min(kTried, candidates.size());
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(kept),
+                    candidates.end(), better);
+  candidates.resize(kept);
+}
+
+}  // namespace
+
+RebalanceSearch::RebalanceSearch(ClusterState& state, NPlusOne& n_plus_one)
+    : state_(state), n_plus_one_(n_plus_one) {
+  const int cap = state.policy().max_moves;
+  limit_ = cap > 0 ? ClusterState::at(cap) : kMovesPerVm * ClusterState::at(state.vms());
+}
+
+bool RebalanceSearch::may_go_on(std::size_t moves) const {
+  return moves_ + moves <= limit_;
+}
+
+void RebalanceSearch::done(Step step) {
+  moves_ += step.size();
+  steps_.push_back(std::move(step));
+}
+
+/// What a move of this VM must gain: the least gain and its cost, both of one host's share.
+double RebalanceSearch::required(VmIndex v) const {
+  const PlanPolicy& policy = state_.policy();
+  const double horizon = std::max(1.0, policy.horizon_s);
+  const double cost = policy.min_gain + state_.source(v).cost.added_job_time_s / horizon;
+  return cost / std::max(1, state_.usable_hosts()) + kNothing;
+}
+
+std::vector<Step> RebalanceSearch::run() {
+  repair();
+  while (may_go_on(1)) {
+    // From fresh sums and fresh refuges, so that a plan for the outcome sees what is seen here.
+    state_.resum();
+    n_plus_one_.renew();
+    const std::size_t before = moves_;
+    while (single_moves()) {
+    }
+    exchanges();
+    if (moves_ == before) break;
+  }
+  return std::move(steps_);
+}
+
+/// Hosts whose failure could not be survived: any move helps that strands fewer bytes.
+void RebalanceSearch::repair() {
+  bool helped = n_plus_one_.exposed_hosts() > 0;
+  while (helped && may_go_on(1)) {
+    helped = false;
+    for (int h = 0; h < state_.hosts(); ++h) {
+      if (n_plus_one_.exposed(h) && repair_host(h)) helped = true;
+    }
+  }
+}
+
+bool RebalanceSearch::repair_host(HostIndex exposed) {
+  std::vector<VmIndex> here = state_.vms_on(exposed);
+  std::stable_sort(here.begin(), here.end(), [this](VmIndex a, VmIndex b) {
+    return state_.memory_of(a) > state_.memory_of(b);
+  });
+  return std::any_of(here.begin(), here.end(), [this](VmIndex v) {
+    return !state_.locked(v) && may_go_on(1) && repair_by(v);
+  });
+}
+
+bool RebalanceSearch::repair_by(VmIndex v) {
+  std::vector<HostIndex> roomy;
+  for (int h = 0; h < state_.hosts(); ++h) {
+    if (h != state_.host_of(v) && state_.obstacle(v, h) == Obstacle::None) roomy.push_back(h);
+  }
+  std::stable_sort(roomy.begin(), roomy.end(), [this](HostIndex a, HostIndex b) {
+    return state_.free_memory(a) > state_.free_memory(b);
+  });
+  roomy.resize(std::min(roomy.size(), kTried));
+  const HostIndex from = state_.host_of(v);
+  const NPlusOne saved = n_plus_one_;
+  const std::uint64_t before = saved.stranded_bytes();
+  for (const HostIndex to : roomy) {
+    const double score = state_.score() + n_plus_one_.penalty();
+    if (!try_move(state_, n_plus_one_, v, to)) continue;
+    const bool fewer = n_plus_one_.stranded_bytes() < before;
+    if (fewer && state_.score() + n_plus_one_.penalty() < score) {
+      done({{v, to}});
+      return true;
+    }
+    state_.move(v, from);
+    n_plus_one_ = saved;
+  }
+  return false;
+}
+
+std::vector<HostIndex> RebalanceSearch::by_pressure() const {
+  std::vector<std::pair<double, HostIndex>> order;
+  for (int h = 0; h < state_.hosts(); ++h) {
+    if (state_.usable(h)) order.emplace_back(-state_.pressure(h), h);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<HostIndex> out;
+  for (const auto& [pressure, h] : order) out.push_back(h);
+  return out;
+}
+
+/// One pass: the host under most pressure moves its best VM, until no host has one that helps.
+bool RebalanceSearch::single_moves() {
+  const std::size_t before = moves_;
+  std::vector<char> spent(ClusterState::at(state_.hosts()), 0);
+  while (may_go_on(1)) {
+    HostIndex worst = kNowhere;
+    double most = 0;
+    for (int h = 0; h < state_.hosts(); ++h) {
+      if (spent[ClusterState::at(h)] != 0 || !state_.usable(h)) continue;
+      const double pressure = state_.pressure(h);
+      if (worst == kNowhere || pressure > most) {
+        worst = h;
+        most = pressure;
+      }
+    }
+    if (worst == kNowhere) break;
+    if (!improve_from(worst)) spent[ClusterState::at(worst)] = 1;
+  }
+  return moves_ != before;
+}
+
+RebalanceSearch::Candidates RebalanceSearch::moves_from(HostIndex h) const {
+  Candidates out;
+  for (const VmIndex v : state_.vms_on(h)) {
+    if (state_.locked(v)) continue;
+    const double least = required(v);
+    for (int to = 0; to < state_.hosts(); ++to) {
+      if (to == h || state_.obstacle(v, to) != Obstacle::None) continue;
+      const double surplus = state_.gain(v, to) - least;
+      if (surplus > 0) out.push_back({surplus, v, kNowhere, to});
+    }
+  }
+  keep_best(out);
+  return out;
+}
+
+bool RebalanceSearch::improve_from(HostIndex h) {
+  for (const Candidate& candidate : moves_from(h)) {
+    if (!try_move(state_, n_plus_one_, candidate.vm, candidate.to)) continue;
+    done({{candidate.vm, candidate.to}});
+    return true;
+  }
+  return false;
+}
+
+bool RebalanceSearch::exchanges() {
+  const std::size_t before = moves_;
+  for (const HostIndex h : by_pressure()) {
+    while (may_go_on(2) && exchange_from(h)) {
+    }
+  }
+  return moves_ != before;
+}
+
+/// The hosts least like it: those from the other end of the order of pressure, and those that are
+/// emptiest in memory and in vcpus, since the order weighs these against each other.
+std::vector<HostIndex> RebalanceSearch::partners_of(HostIndex h) const {
+  std::vector<HostIndex> hosts;
+  for (int other = 0; other < state_.hosts(); ++other) {
+    if (other != h && state_.usable(other)) hosts.push_back(other);
+  }
+  if (hosts.size() <= kPartners) return hosts;
+  std::vector<HostIndex> out;
+  const auto take_least = [&](auto key) {
+    const auto end = hosts.begin() + static_cast<std::ptrdiff_t>(kPartners / 3);
+    std::partial_sort(hosts.begin(), end, hosts.end(), [&key](HostIndex a, HostIndex b) {
+      return std::pair{key(a), a} < std::pair{key(b), b};
+    });
+    out.insert(out.end(), hosts.begin(), end);
+  };
+  take_least([this](HostIndex one) { return state_.pressure(one); });
+  take_least([this](HostIndex one) { return state_.memory_ratio(one); });
+  take_least([this](HostIndex one) { return state_.vcpu_ratio(one); });
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+RebalanceSearch::Candidates RebalanceSearch::exchanges_between(HostIndex a, HostIndex b) const {
+  Candidates out;
+  for (const VmIndex mine : state_.vms_on(a)) {
+    // Relations between the two would be counted twice; VMs with relations move singly.
+    if (state_.locked(mine) || state_.related(mine) || !state_.tags_allow(mine, b)) continue;
+    for (const VmIndex other : state_.vms_on(b)) {
+      if (state_.locked(other) || state_.related(other) || !state_.tags_allow(other, a)) continue;
+      const double surplus = state_.exchange_gain(mine, other) - required(mine) - required(other);
+      if (surplus > 0) out.push_back({surplus, mine, other, b});
+    }
+  }
+  return out;
+}
+
+bool RebalanceSearch::exchange_from(HostIndex h) {
+  Candidates all;
+  for (const HostIndex partner : partners_of(h)) {
+    const Candidates some = exchanges_between(h, partner);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  keep_best(all);
+  return std::any_of(all.begin(), all.end(),
+                     [this](const Candidate& candidate) { return try_exchange(candidate); });
+}
+
+bool RebalanceSearch::try_exchange(const Candidate& candidate) {
+  const HostIndex from = state_.host_of(candidate.vm);
+  return move_pair(candidate.vm, candidate.to, candidate.other, from) ||
+         move_pair(candidate.other, from, candidate.vm, candidate.to);
+}
+
+/// Both moves, the first before the second, each state possible; or none of them.
+bool RebalanceSearch::move_pair(VmIndex first, HostIndex to, VmIndex second, HostIndex back) {
+  const HostIndex from = state_.host_of(first);
+  if (state_.obstacle(first, to) != Obstacle::None) return false;
+  const NPlusOne saved = n_plus_one_;
+  if (!try_move(state_, n_plus_one_, first, to)) return false;
+  if (state_.obstacle(second, back) == Obstacle::None &&
+      try_move(state_, n_plus_one_, second, back)) {
+    done({{first, to}, {second, back}});
+    return true;
+  }
+  state_.move(first, from);
+  n_plus_one_ = saved;
+  return false;
+}
+
+}  // namespace mare::policy
