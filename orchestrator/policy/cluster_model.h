@@ -74,7 +74,7 @@ struct PlanPolicy {
   double margin = 0.05;     // a plan must take away this share of the score
   /// What a move must take from the score, times the number of hosts (the gain of one move shrinks
   /// as the cluster grows). To it comes the move's cost: added job time as a share of `horizon_s`.
-  double min_gain = 0.002;
+  double min_gain = 0.01;
   double horizon_s = 3600;  // how long the new balance is expected to last
   int max_moves = 0;        // 0: no cap
 };

@@ -1,6 +1,7 @@
 #include "orchestrator/policy/rebalance_search.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace mare::policy {
 namespace {
@@ -13,6 +14,7 @@ constexpr std::size_t kPartners = 48;
 // Each pass over all hosts must have moved something to be followed by another; this bounds both.
 constexpr std::size_t kMovesPerVm = 4;
 constexpr double kNothing = 1e-12;  // rounding, not gain
+constexpr double kFirst = 1000;     // above any score
 
 template <typename Candidates>
 void keep_best(Candidates& candidates) {
@@ -125,25 +127,45 @@ std::vector<HostIndex> RebalanceSearch::by_pressure() const {
   return out;
 }
 
-/// One pass: the host under most pressure moves its best VM, until no host has one that helps.
+/// Lazily greedy: what each host promised when it was last looked at; the one that promises most is
+/// looked at again, and moves its best VM if it still promises most. A promise that has grown
+/// meanwhile is seen in the next pass, for which all promise everything.
 bool RebalanceSearch::single_moves() {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
   const std::size_t before = moves_;
-  std::vector<char> spent(ClusterState::at(state_.hosts()), 0);
+  std::vector<double> promise(ClusterState::at(state_.hosts()), kUnknown);
   while (may_go_on(1)) {
-    HostIndex worst = kNowhere;
-    double most = 0;
-    for (int h = 0; h < state_.hosts(); ++h) {
-      if (spent[ClusterState::at(h)] != 0 || !state_.usable(h)) continue;
-      const double pressure = state_.pressure(h);
-      if (worst == kNowhere || pressure > most) {
-        worst = h;
-        most = pressure;
-      }
-    }
-    if (worst == kNowhere) break;
-    if (!improve_from(worst)) spent[ClusterState::at(worst)] = 1;
+    const auto [best, second] = two_best(promise);
+    if (best == kNowhere) break;
+    const Candidates candidates = moves_from(best);
+    double& promised = promise[ClusterState::at(best)];
+    promised = candidates.empty() ? 0 : candidates.front().surplus;
+    // The slowest rank holds up its whole job: hosts that are short of cpus come before all others.
+    if (promised > 0 && state_.demand_ratio(best) > 1 + kNothing) promised += kFirst;
+    if (promised < second) continue;
+    const HostIndex to = take_first(candidates);
+    promised = to == kNowhere ? 0 : kUnknown;
+    if (to != kNowhere) promise[ClusterState::at(to)] = kUnknown;
   }
   return moves_ != before;
+}
+
+/// The host that promises most, and what the next one promises.
+std::pair<HostIndex, double> RebalanceSearch::two_best(const std::vector<double>& promise) const {
+  HostIndex best = kNowhere;
+  double most = 0;
+  double second = 0;
+  for (int h = 0; h < state_.hosts(); ++h) {
+    const double here = state_.usable(h) ? promise[ClusterState::at(h)] : 0;
+    if (here > most) {
+      second = most;
+      most = here;
+      best = h;
+    } else {
+      second = std::max(second, here);
+    }
+  }
+  return {best, second};
 }
 
 RebalanceSearch::Candidates RebalanceSearch::moves_from(HostIndex h) const {
@@ -161,13 +183,14 @@ RebalanceSearch::Candidates RebalanceSearch::moves_from(HostIndex h) const {
   return out;
 }
 
-bool RebalanceSearch::improve_from(HostIndex h) {
-  for (const Candidate& candidate : moves_from(h)) {
+/// Where the first that N+1 allows went.
+HostIndex RebalanceSearch::take_first(const Candidates& candidates) {
+  for (const Candidate& candidate : candidates) {
     if (!try_move(state_, n_plus_one_, candidate.vm, candidate.to)) continue;
     done({{candidate.vm, candidate.to}});
-    return true;
+    return candidate.to;
   }
-  return false;
+  return kNowhere;
 }
 
 bool RebalanceSearch::exchanges() {

@@ -2,6 +2,7 @@
 // exchanges of two VMs, until neither helps by more than it costs.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "orchestrator/policy/best_host.h"
@@ -37,7 +38,8 @@ class RebalanceSearch {
   /// Whether there was any.
   bool single_moves();
   bool exchanges();
-  bool improve_from(HostIndex h);
+  std::pair<HostIndex, double> two_best(const std::vector<double>& promise) const;
+  HostIndex take_first(const Candidates& candidates);
   bool exchange_from(HostIndex h);
   Candidates moves_from(HostIndex h) const;
   Candidates exchanges_between(HostIndex a, HostIndex b) const;

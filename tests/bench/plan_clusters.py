@@ -47,7 +47,8 @@ class Model:
         for vm in self.vms:
             if vm.host:
                 free[vm.host] -= vm.memory
-        nodes = [f"{name}|{memory}|0|{free[name]}|{DISK}|{DISK}|{cpus}|N|{GROUP}|1"
+        # The last four: no exclusive storage, no spindles free, no cpu taken by the node itself, speed 1.
+        nodes = [f"{name}|{memory}|0|{free[name]}|{DISK}|{DISK}|{cpus}|N|{GROUP}|1||N|0|0|1"
                  for name, (memory, cpus) in self.hosts.items()]
         instances = [self._instance(vm, mirrored) for vm in self.vms if vm.host]
         anything = "1,1,0,1,1,1;999999,999,999999,99,9,99"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -50,6 +51,57 @@ class CommandTest(unittest.TestCase):
 
     def sent(self, method: str) -> list[tuple[str, Any]]:
         return [(path, body) for verb, path, body, _ in self.server.requests if verb == method]
+
+
+class Plans(CommandTest):
+    """What if: nobody is asked, so the address leads nowhere."""
+
+    EXAMPLE = str(pathlib.Path(__file__).resolve().parents[3] / "docs" / "examples" / "cluster.json")
+
+    def plan(self, *words: str, code: int = 0) -> Any:
+        done = self.mare("-o", "json", "plan", "--from", self.EXAMPLE, *words, code=code, MARE_URL="http://127.0.0.1:1")
+        return json.loads(done.stdout)
+
+    def test_the_documented_example_is_rebalanced(self) -> None:
+        plan = self.plan()
+        self.assertGreater(len(plan["moves"]), 0, plan["reason"])
+        self.assertLess(plan["score_after"], plan["score_before"])
+        self.assertEqual(plan["moves"][0]["from"], "h1", "its ranks have two cpus for four")
+        self.assertEqual(len(self.plan("--max-moves", "1")["moves"]), 1)
+        table = self.mare("plan", "--from", self.EXAMPLE)
+        self.assertIn("STEP", table.stdout)
+        self.assertIn("the score falls from", table.stderr)
+
+    def test_drain_place_spread_and_pack(self) -> None:
+        self.assertEqual({move["from"] for move in self.plan("--drain", "h2")["moves"]}, {"h2"})
+        self.assertEqual(self.plan("--place")["placed"][0]["vm"], "web-0")
+        self.assertTrue(self.plan("--spread", "job-1")["worth"])
+        packed = self.plan("--pack", "job-1", "--hosts", "1")
+        self.assertFalse(packed["worth"])
+        self.assertIn("stays", packed["reason"])
+        self.assertEqual(self.server.requests, [])
+
+    def test_what_has_no_place_is_exit_4_and_named(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"hosts": [{"id": "h1", "memory_mib": 512, "cpus": 1}],
+                       "vms": [{"id": "v1", "memory_mib": 600}, {"id": "v2", "memory_mib": 100, "host": "h1"}]}, file)
+            file.flush()
+            done = self.mare("plan", "--from", file.name, "--place", "--no-n-plus-one", code=4)
+            self.assertIn("'v1': it needs 600 MiB and the most that is free is 412 MiB on 'h1'", done.stderr)
+            self.assertIn("'h9'", self.mare("plan", "--from", file.name, "--drain", "h9", code=3).stderr)
+            done = self.mare("plan", "--from", file.name, "--drain", "h1", code=4)
+            self.assertIn("can't be emptied", done.stderr)
+
+    def test_faults_of_the_file_are_all_told(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"hosts": [{"id": "h1", "memory_mib": -1, "cpus": 1}, {"id": "h1", "memory_mib": 1, "cpus": 1}],
+                       "vms": [{"id": "v1", "memory_mib": 5, "host": "h7", "colour": "red"}]}, file)
+            file.flush()
+            done = self.mare("plan", "--from", file.name, code=2)
+            for words in ("/hosts/0/memory_mib", "'h1' occurs twice", "no host 'h7'", "/vms/0/colour"):
+                self.assertIn(words, done.stderr)
+        self.assertIn("can't read", self.mare("plan", "--from", "/nowhere/at/all", code=3).stderr)
+        self.mare("plan", "--from", self.EXAMPLE, "--drain", "h1", "--place", code=2)
 
 
 class Lists(CommandTest):

@@ -38,8 +38,8 @@ std::map<HostId, std::int64_t> free_memory(const Cluster& cluster) {
 }
 
 ClusterVm random_vm(Rng& rng, int number, const std::vector<ClusterHost>& hosts) {
-  ClusterVm vm = vm_of("v" + std::to_string(number),
-                       one_of<std::uint64_t>(rng, {256, 512, 1024, 2048}), "");
+  ClusterVm vm =
+      vm_of("v" + std::to_string(number), one_of<std::uint64_t>(rng, {256, 512, 1024, 2048}), "");
   vm.vcpus = one_of(rng, {1.0, 2.0, 4.0});
   vm.host = hosts[rng.below(hosts.size())].id;
   if (rng.chance(0.3)) vm.job = JobId{"job-" + std::to_string(rng.below(3))};

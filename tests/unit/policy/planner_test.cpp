@@ -8,9 +8,9 @@
 namespace mare::policy {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::host_of;
 using testing::vm_of;
-using ::testing::HasSubstr;
 
 PlanPolicy without_n_plus_one() {
   PlanPolicy out;
