@@ -9,9 +9,9 @@ namespace {
 constexpr int kAffinity = 0;
 constexpr int kAnti = 1;
 
-double deviation(double sum, double squares, double n) {
-  const double mean = sum / n;
-  return std::sqrt(std::max(0.0, squares / n - mean * mean));
+double deviation(double sum, double squares, double one_nth) {
+  const double mean = sum * one_nth;
+  return std::sqrt(std::max(0.0, squares * one_nth - mean * mean));
 }
 double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
@@ -173,47 +173,53 @@ void ClusterState::Sums::swap_ratio(const Figures& from, const Figures& to) {
   excess += policy::excess(to[kDemand]) - policy::excess(from[kDemand]);
 }
 
-void ClusterState::count_relations(VmIndex v, HostIndex from, HostIndex to, Sums& sums) const {
+/// What a VM on a host adds to the relations, whether it is there already or not.
+void ClusterState::count_relations(VmIndex v, HostIndex h, double sign, Sums& sums) const {
   const VmUse& vm = vms_[at(v)];
   for (const auto& [peer, rate] : vm.peers) {
     const HostIndex other = host_of(peer);
-    if (other == kNowhere) continue;
-    if (from != kNowhere && other != from) sums.cut -= rate;
-    if (to != kNowhere && other != to) sums.cut += rate;
+    if (other != kNowhere && other != h) sums.cut += sign * rate;
   }
-  const int was_here = from == kNowhere ? 0 : 1;  // counted in its groups
+  const int itself = vm.host == kNowhere ? 0 : 1;  // counted in its groups
+  const int itself_here = vm.host == h ? 1 : 0;
   if (vm.affinity != kNowhere) {
-    const int others = group_count(kAffinity, vm.affinity, kNowhere) - was_here;
-    if (from != kNowhere) sums.apart -= others - (group_count(kAffinity, vm.affinity, from) - 1);
-    if (to != kNowhere) sums.apart += others - group_count(kAffinity, vm.affinity, to);
+    const int others = group_count(kAffinity, vm.affinity, kNowhere) - itself;
+    const int others_here = group_count(kAffinity, vm.affinity, h) - itself_here;
+    sums.apart += sign * (others - others_here);
   }
   if (vm.anti != kNowhere) {
-    if (from != kNowhere) sums.together -= group_count(kAnti, vm.anti, from) - 1;
-    if (to != kNowhere) sums.together += group_count(kAnti, vm.anti, to);
+    sums.together += sign * (group_count(kAnti, vm.anti, h) - itself_here);
   }
 }
 
-ClusterState::Sums ClusterState::sums_after(VmIndex v, HostIndex to) const {
+ClusterState::Sums ClusterState::sums_without(VmIndex v) const {
   Sums sums = sums_;
   const HostIndex from = host_of(v);
-  if (from == to) return sums;
-  if (from != kNowhere && usable(from)) {
+  if (from == kNowhere) return sums;
+  if (usable(from)) {
     const HostUse& host = hosts_[at(from)];
     sums.swap_ratio(host.ratio, ratio_with(host, need_figures(v, host), -1));
   }
-  if (to != kNowhere && usable(to)) {
+  count_relations(v, from, -1, sums);
+  return sums;
+}
+
+void ClusterState::add_to(VmIndex v, HostIndex to, Sums& sums) const {
+  if (to == kNowhere) return;
+  if (usable(to)) {
     const HostUse& host = hosts_[at(to)];
     sums.swap_ratio(host.ratio, ratio_with(host, need_figures(v, host), 1));
   }
-  count_relations(v, from, to, sums);
-  return sums;
+  count_relations(v, to, 1, sums);
 }
 
 void ClusterState::move(VmIndex v, HostIndex to) {
   VmUse& vm = vms_[at(v)];
   const HostIndex from = vm.host;
   if (from == to) return;
-  sums_ = sums_after(v, to);
+  Sums sums = sums_without(v);
+  add_to(v, to, sums);
+  sums_ = sums;
   if (from != kNowhere) {
     HostUse& host = hosts_[at(from)];
     const Figures need_here = need_figures(v, host);
@@ -271,11 +277,11 @@ ScoreTerms ClusterState::terms_of(const Sums& sums) const {
   ScoreTerms out;
   if (usable_ == 0) return out;
   const ScoreWeights& weights = policy_->weights;
-  const double n = usable_;
-  out.memory = weights.memory * deviation(sums.sum[kMemory], sums.squares[kMemory], n);
-  out.vcpus = weights.vcpus * deviation(sums.sum[kVcpus], sums.squares[kVcpus], n);
-  out.demand = weights.demand * deviation(sums.sum[kDemand], sums.squares[kDemand], n);
-  out.stall = weights.stall * std::max(0.0, sums.excess) / n;
+  const double one_nth = 1.0 / usable_;
+  out.memory = weights.memory * deviation(sums.sum[kMemory], sums.squares[kMemory], one_nth);
+  out.vcpus = weights.vcpus * deviation(sums.sum[kVcpus], sums.squares[kVcpus], one_nth);
+  out.demand = weights.demand * deviation(sums.sum[kDemand], sums.squares[kDemand], one_nth);
+  out.stall = weights.stall * std::max(0.0, sums.excess) * one_nth;
   out.traffic = weights.traffic * share(sums.cut, traffic_total_);
   out.affinity = weights.affinity * share(sums.apart, pairs_[kAffinity]);
   out.conflict = weights.conflict * share(sums.together, pairs_[kAnti]);
@@ -287,14 +293,23 @@ ScoreTerms ClusterState::terms() const {
 }
 
 ScoreTerms ClusterState::terms_after(VmIndex v, HostIndex to) const {
-  return terms_of(sums_after(v, to));
+  if (to == host_of(v)) return terms();
+  Sums sums = sums_without(v);
+  add_to(v, to, sums);
+  return terms_of(sums);
 }
 
-double ClusterState::gain(VmIndex v, HostIndex to) const {
-  return score() - terms_after(v, to).sum();
+ClusterState::Departure ClusterState::leave(VmIndex v) const {
+  return {v, sums_without(v)};
 }
 
-double ClusterState::exchange_gain(VmIndex a, VmIndex b) const {
+double ClusterState::score_on(const Departure& departure, HostIndex to) const {
+  Sums sums = departure.sums;
+  add_to(departure.vm, to, sums);
+  return terms_of(sums).sum();
+}
+
+double ClusterState::score_exchanged(VmIndex a, VmIndex b) const {
   const HostUse& host_a = hosts_[at(host_of(a))];
   const HostUse& host_b = hosts_[at(host_of(b))];
   Figures change{};
@@ -304,7 +319,7 @@ double ClusterState::exchange_gain(VmIndex a, VmIndex b) const {
   Sums sums = sums_;
   sums.swap_ratio(host_a.ratio, ratio_with(host_a, change, 1));
   sums.swap_ratio(host_b.ratio, ratio_with(host_b, change, -1));
-  return score() - terms_of(sums).sum();
+  return terms_of(sums).sum();
 }
 
 double ClusterState::pressure(HostIndex h) const {
@@ -313,10 +328,10 @@ double ClusterState::pressure(HostIndex h) const {
   const Figures& ratio = hosts_[at(h)].ratio;
   // The slowest rank holds up its whole job: hosts that are out of cpu come before all others.
   double out = weights.stall > 0 ? 1000 * excess(ratio[kDemand]) : 0;
-  const double n = std::max(1, usable_);
+  const double one_nth = 1.0 / std::max(1, usable_);
   for (std::size_t k = 0; k < kResources; ++k) {
-    const double spread = deviation(sums_.sum[k], sums_.squares[k], n);
-    if (spread > 1e-9) out += each[k] * (ratio[k] - sums_.sum[k] / n) / spread;
+    const double spread = deviation(sums_.sum[k], sums_.squares[k], one_nth);
+    if (spread > 1e-9) out += each[k] * (ratio[k] - sums_.sum[k] * one_nth) / spread;
   }
   return out;
 }

@@ -80,16 +80,20 @@ class ClusterState {
 
   ScoreTerms terms() const;
   double score() const { return terms().sum(); }
-  /// How much moving a VM would take from the score; of one that is nowhere, of placing it.
-  double gain(VmIndex v, HostIndex to) const;
   ScoreTerms terms_after(VmIndex v, HostIndex to) const;
+  /// How much moving a VM would take from the score.
+  double gain(VmIndex v, HostIndex to) const { return score() - terms_after(v, to).sum(); }
+  /// The same for many destinations of one VM: leave() once, then score_on() for each.
+  struct Departure;
+  Departure leave(VmIndex v) const;
+  double score_on(const Departure& departure, HostIndex to) const;
   /// Talks to other VMs or is in a group.
   bool related(VmIndex v) const {
     const VmUse& vm = vms_[at(v)];
     return !vm.peers.empty() || vm.affinity != kNowhere || vm.anti != kNowhere;
   }
-  /// How much two VMs without relations that trade places would take from the score.
-  double exchange_gain(VmIndex a, VmIndex b) const;
+  /// The score after two VMs without relations traded places.
+  double score_exchanged(VmIndex a, VmIndex b) const;
   /// How much a host weighs on the score: positive where taking VMs away helps.
   double pressure(HostIndex h) const;
   /// Sums anew, against the drift of many small changes.
@@ -135,8 +139,9 @@ class ClusterState {
   Figures ratio_with(const HostUse& host, const Figures& change, double sign) const;
   Figures need_figures(VmIndex v, const HostUse& host) const;
   ScoreTerms terms_of(const Sums& sums) const;
-  Sums sums_after(VmIndex v, HostIndex to) const;
-  void count_relations(VmIndex v, HostIndex from, HostIndex to, Sums& sums) const;
+  Sums sums_without(VmIndex v) const;
+  void add_to(VmIndex v, HostIndex to, Sums& sums) const;
+  void count_relations(VmIndex v, HostIndex h, double sign, Sums& sums) const;
   int group_count(int kind, int group, HostIndex h) const;
   void count_group(int kind, int group, HostIndex h, int change);
 
@@ -151,6 +156,11 @@ class ClusterState {
   double traffic_total_ = 0;
   std::array<double, 2> pairs_{};  // in all groups
   Sums sums_;
+};
+
+struct ClusterState::Departure {
+  VmIndex vm = 0;
+  Sums sums;  // without it
 };
 
 }  // namespace mare::policy

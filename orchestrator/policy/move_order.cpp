@@ -8,6 +8,7 @@ namespace {
 
 // Pairs are looked for among so many moves that do not go singly: quadratic beyond.
 constexpr std::size_t kPairsAmong = 64;
+constexpr double kNothing = 1e-12;  // rounding, not gain
 
 class Ordering {
  public:
@@ -44,19 +45,19 @@ class Ordering {
   /// Carries a step out, or leaves everything as it was.
   bool step(const Step& hops) {
     const double before = score();
-    const NPlusOne saved = n_plus_one_;
+    n_plus_one_.begin();
     std::vector<HostIndex> from;
     for (const Hop& hop : hops) {
       const HostIndex here = state_.host_of(hop.vm);
       if (!go(hop)) break;
       from.push_back(here);
     }
-    if (from.size() == hops.size() && score() < before) {
+    if (from.size() == hops.size() && score() < before - kNothing) {
       steps_.push_back(hops);
       return true;
     }
     for (std::size_t i = from.size(); i-- > 0;) state_.move(hops[i].vm, from[i]);
-    n_plus_one_ = saved;
+    n_plus_one_.roll_back();
     return false;
   }
   /// Two that help only together.

@@ -28,6 +28,7 @@ NPlusOne::NPlusOne(const ClusterState& state)
   for (int h = 0; h < state.hosts(); ++h) {
     if (state.usable(h)) keep(pack(h));
   }
+  changes_.clear();
 }
 
 void NPlusOne::renew() {
@@ -37,6 +38,7 @@ void NPlusOne::renew() {
     const Packing packing = pack(h);
     if (packing.stranded <= stranded_[at(h)]) keep(packing);
   }
+  changes_.clear();
 }
 
 /// Hosts whose VMs may have lost their refuge: the destination, which has one VM more; those whose
@@ -71,8 +73,7 @@ bool NPlusOne::admit(VmIndex v, HostIndex from, HostIndex to) {
     if (packing.stranded > stranded_[at(failing)]) return false;
     packings.push_back(std::move(packing));
   }
-  drop_claim(v);
-  for (const Packing& packing : packings) keep(packing);
+  for (const Packing& packing : packings) keep(packing);  // that of `to` has v in it
   return true;
 }
 
@@ -163,23 +164,37 @@ bool NPlusOne::search(Packing& packing, std::vector<std::int64_t>& left, std::si
   return false;
 }
 
-void NPlusOne::drop_claim(VmIndex v) {
-  HostIndex& refuge = refuge_[at(v)];
-  if (refuge == kNowhere) return;
-  auto& guests = claims_[at(refuge)];
-  const auto found = std::find(guests.begin(), guests.end(), v);
-  *found = guests.back();
-  guests.pop_back();
-  refuge = kNowhere;
+void NPlusOne::set_refuge(VmIndex v, HostIndex refuge) {
+  HostIndex& now = refuge_[at(v)];
+  if (now == refuge) return;
+  if (now != kNowhere) {
+    auto& guests = claims_[at(now)];
+    const auto found = std::find(guests.begin(), guests.end(), v);
+    *found = guests.back();
+    guests.pop_back();
+  }
+  now = refuge;
+  if (refuge != kNowhere) claims_[at(refuge)].push_back(v);
 }
 
 void NPlusOne::keep(const Packing& packing) {
   for (const auto& [v, refuge] : packing.refuges) {
-    drop_claim(v);
-    refuge_[at(v)] = refuge;
-    if (refuge != kNowhere) claims_[at(refuge)].push_back(v);
+    changes_.push_back({v, refuge_[at(v)], 0});
+    set_refuge(v, refuge);
   }
+  changes_.push_back({kNowhere, packing.host, stranded_[at(packing.host)]});
   stranded_[at(packing.host)] = packing.stranded;
+}
+
+void NPlusOne::roll_back() {
+  for (; !changes_.empty(); changes_.pop_back()) {
+    const Change& last = changes_.back();
+    if (last.vm == kNowhere) {
+      stranded_[at(last.host)] = last.stranded;
+    } else {
+      set_refuge(last.vm, last.host);
+    }
+  }
 }
 
 int NPlusOne::exposed_hosts() const {

@@ -23,6 +23,10 @@ class NPlusOne {
   /// Finds all refuges anew, as a new plan would; where that finds less, the old ones stay.
   void renew();
 
+  /// What is admitted from here on can be taken back at once, with the VMs back where they were.
+  void begin() { changes_.clear(); }
+  void roll_back();
+
   bool on() const { return state_->policy().n_plus_one; }
   /// Hosts whose failure would leave a VM without a place, and how many bytes of VMs in all.
   int exposed_hosts() const;
@@ -38,6 +42,11 @@ class NPlusOne {
     std::vector<std::pair<VmIndex, HostIndex>> refuges;
     std::uint64_t stranded = 0;
   };
+  struct Change {           // what was before
+    VmIndex vm = kNowhere;  // its refuge
+    HostIndex host = kNowhere;
+    std::uint64_t stranded = 0;  // of the host, when no VM is given
+  };
   enum class Fit { Worst, Best };
 
   std::vector<HostIndex> broken_by(VmIndex v, HostIndex from, HostIndex to) const;
@@ -49,12 +58,13 @@ class NPlusOne {
   bool may_shelter(const Packing& packing, VmIndex v, HostIndex h,
                    const std::vector<std::int64_t>& left) const;
   void keep(const Packing& packing);
-  void drop_claim(VmIndex v);
+  void set_refuge(VmIndex v, HostIndex refuge);
 
   const ClusterState* state_;
   std::vector<HostIndex> refuge_;             // of each VM
   std::vector<std::vector<VmIndex>> claims_;  // whose refuge a host is
   std::vector<std::uint64_t> stranded_;       // bytes, of each host that may fail
+  std::vector<Change> changes_;
 };
 
 }  // namespace mare::policy

@@ -100,10 +100,10 @@ bool RebalanceSearch::repair_by(VmIndex v) {
   });
   roomy.resize(std::min(roomy.size(), kTried));
   const HostIndex from = state_.host_of(v);
-  const NPlusOne saved = n_plus_one_;
-  const std::uint64_t before = saved.stranded_bytes();
+  const std::uint64_t before = n_plus_one_.stranded_bytes();
   for (const HostIndex to : roomy) {
     const double score = state_.score() + n_plus_one_.penalty();
+    n_plus_one_.begin();
     if (!try_move(state_, n_plus_one_, v, to)) continue;
     const bool fewer = n_plus_one_.stranded_bytes() < before;
     if (fewer && state_.score() + n_plus_one_.penalty() < score) {
@@ -111,7 +111,7 @@ bool RebalanceSearch::repair_by(VmIndex v) {
       return true;
     }
     state_.move(v, from);
-    n_plus_one_ = saved;
+    n_plus_one_.roll_back();
   }
   return false;
 }
@@ -172,10 +172,11 @@ RebalanceSearch::Candidates RebalanceSearch::moves_from(HostIndex h) const {
   Candidates out;
   for (const VmIndex v : state_.vms_on(h)) {
     if (state_.locked(v)) continue;
-    const double least = required(v);
+    const double most = state_.score() - required(v);
+    const ClusterState::Departure departure = state_.leave(v);
     for (int to = 0; to < state_.hosts(); ++to) {
       if (to == h || state_.obstacle(v, to) != Obstacle::None) continue;
-      const double surplus = state_.gain(v, to) - least;
+      const double surplus = most - state_.score_on(departure, to);
       if (surplus > 0) out.push_back({surplus, v, kNowhere, to});
     }
   }
@@ -205,18 +206,19 @@ bool RebalanceSearch::exchanges() {
 /// The hosts least like it: those from the other end of the order of pressure, and those that are
 /// emptiest in memory and in vcpus, since the order weighs these against each other.
 std::vector<HostIndex> RebalanceSearch::partners_of(HostIndex h) const {
-  std::vector<HostIndex> hosts;
-  for (int other = 0; other < state_.hosts(); ++other) {
-    if (other != h && state_.usable(other)) hosts.push_back(other);
-  }
-  if (hosts.size() <= kPartners) return hosts;
+  const bool few = state_.usable_hosts() <= static_cast<int>(kPartners);
+  const std::size_t most = few ? kPartners : kPartners / 3;
   std::vector<HostIndex> out;
+  std::vector<std::pair<double, HostIndex>> order;
   const auto take_least = [&](auto key) {
-    const auto end = hosts.begin() + static_cast<std::ptrdiff_t>(kPartners / 3);
-    std::partial_sort(hosts.begin(), end, hosts.end(), [&key](HostIndex a, HostIndex b) {
-      return std::pair{key(a), a} < std::pair{key(b), b};
-    });
-    out.insert(out.end(), hosts.begin(), end);
+    order.clear();
+    for (int other = 0; other < state_.hosts(); ++other) {
+      if (other != h && state_.usable(other)) order.emplace_back(key(other), other);
+    }
+    const std::size_t taken = std::min(order.size(), most);
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(taken),
+                      order.end());
+    for (std::size_t i = 0; i < taken; ++i) out.push_back(order[i].second);
   };
   take_least([this](HostIndex one) { return state_.pressure(one); });
   take_least([this](HostIndex one) { return state_.memory_ratio(one); });
@@ -228,12 +230,14 @@ std::vector<HostIndex> RebalanceSearch::partners_of(HostIndex h) const {
 
 RebalanceSearch::Candidates RebalanceSearch::exchanges_between(HostIndex a, HostIndex b) const {
   Candidates out;
+  const double now = state_.score();
   for (const VmIndex mine : state_.vms_on(a)) {
     // Relations between the two would be counted twice; VMs with relations move singly.
     if (state_.locked(mine) || state_.related(mine) || !state_.tags_allow(mine, b)) continue;
     for (const VmIndex other : state_.vms_on(b)) {
       if (state_.locked(other) || state_.related(other) || !state_.tags_allow(other, a)) continue;
-      const double surplus = state_.exchange_gain(mine, other) - required(mine) - required(other);
+      const double surplus =
+          now - required(mine) - required(other) - state_.score_exchanged(mine, other);
       if (surplus > 0) out.push_back({surplus, mine, other, b});
     }
   }
@@ -261,7 +265,7 @@ bool RebalanceSearch::try_exchange(const Candidate& candidate) {
 bool RebalanceSearch::move_pair(VmIndex first, HostIndex to, VmIndex second, HostIndex back) {
   const HostIndex from = state_.host_of(first);
   if (state_.obstacle(first, to) != Obstacle::None) return false;
-  const NPlusOne saved = n_plus_one_;
+  n_plus_one_.begin();
   if (!try_move(state_, n_plus_one_, first, to)) return false;
   if (state_.obstacle(second, back) == Obstacle::None &&
       try_move(state_, n_plus_one_, second, back)) {
@@ -269,7 +273,7 @@ bool RebalanceSearch::move_pair(VmIndex first, HostIndex to, VmIndex second, Hos
     return true;
   }
   state_.move(first, from);
-  n_plus_one_ = saved;
+  n_plus_one_.roll_back();
   return false;
 }
 

@@ -1,4 +1,4 @@
-// The search for a better placement: single moves from the hosts under most pressure, then
+// The search for a better placement: the single move that gains most, again and again, then
 // exchanges of two VMs, until neither helps by more than it costs.
 #pragma once
 

@@ -181,6 +181,7 @@ TEST(Autoscale, ThePapersDemonstration) {
   // 15 in the queue of each worker, 3 s each: 45 s, the middle of what is wished.
   AutoscaleRule rule = rule_of(15, 1, 20);
   rule.tolerance = 0.02;
+  rule.down.stabilisation = Seconds{60};  // who waits is not left with fewer workers
   RequestDemo demo(rule);
   demo.run();
   ASSERT_EQ(demo.response.size(), 800U);

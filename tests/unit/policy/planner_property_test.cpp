@@ -46,7 +46,7 @@ void carry_out(Cluster cluster, const PlanPolicy& policy, const RebalancePlan& p
     const bool step_ends = i + 1 == plan.moves.size() || plan.moves[i + 1].step != move.step;
     if (!step_ends) continue;
     const double now = cluster_score(cluster, policy);
-    ASSERT_LT(now, score) << "after step " << move.step;
+    ASSERT_LT(now, score) << "after step " << move.step << ", by " << now - score;
     score = now;
   }
   ASSERT_NEAR(score, plan.score_after, 1e-9);
