@@ -7,7 +7,7 @@ namespace mare::policy {
 namespace {
 
 // Pairs are looked for among so many moves that do not go singly: quadratic beyond.
-constexpr std::size_t kPairsAmong = 64;
+constexpr std::size_t kPairsAmong = 256;
 constexpr double kNothing = 1e-12;  // rounding, not gain
 
 class Ordering {
@@ -52,6 +52,7 @@ class Ordering {
       if (!go(hop)) break;
       from.push_back(here);
     }
+    if (from.size() == hops.size()) n_plus_one_.retry_exposed();
     if (from.size() == hops.size() && score() < before - kNothing) {
       steps_.push_back(hops);
       return true;
@@ -64,14 +65,31 @@ class Ordering {
   bool pair(std::vector<Hop>& wanted) {
     const std::size_t count = std::min(kPairsAmong, wanted.size());
     for (std::size_t i = 0; i < count; ++i) {
-      for (std::size_t j = 0; j < count; ++j) {
-        if (i == j || !step({wanted[i], wanted[j]})) continue;
+      for (const std::size_t j : partners(wanted, i, count)) {
+        if (!step({wanted[i], wanted[j]})) continue;
         wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(std::max(i, j)));
         wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(std::min(i, j)));
         return true;
       }
     }
     return false;
+  }
+  /// By the score alone, which is quickly told; the partner of an exchange stands beside it.
+  std::vector<std::size_t> partners(const std::vector<Hop>& wanted, std::size_t i,
+                                    std::size_t count) {
+    const Hop& first = wanted[i];
+    if (state_.obstacle(first.vm, first.to) != Obstacle::None) return {};
+    std::vector<std::size_t> out;
+    const double least = state_.score() - kNothing;
+    const HostIndex from = state_.host_of(first.vm);
+    state_.move(first.vm, first.to);
+    for (std::size_t k = 1; k < count; ++k) {
+      const Hop& second = wanted[(i + k) % count];
+      if (state_.obstacle(second.vm, second.to) != Obstacle::None) continue;
+      if (state_.terms_after(second.vm, second.to).sum() < least) out.push_back((i + k) % count);
+    }
+    state_.move(first.vm, from);
+    return out;
   }
 
   ClusterState state_;

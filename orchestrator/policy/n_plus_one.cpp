@@ -41,6 +41,14 @@ void NPlusOne::renew() {
   changes_.clear();
 }
 
+void NPlusOne::retry_exposed() {
+  for (int h = 0; h < state_->hosts(); ++h) {
+    if (!exposed(h)) continue;
+    const Packing packing = pack(h);
+    if (packing.stranded < stranded_[at(h)]) keep(packing);
+  }
+}
+
 /// Hosts whose VMs may have lost their refuge: the destination, which has one VM more; those whose
 /// claims on the destination no longer fit beside it, or may not share a host with it.
 std::vector<HostIndex> NPlusOne::broken_by(VmIndex v, HostIndex from, HostIndex to) const {

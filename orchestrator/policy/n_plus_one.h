@@ -23,6 +23,8 @@ class NPlusOne {
   /// Finds all refuges anew, as a new plan would; where that finds less, the old ones stay.
   void renew();
 
+  /// Whether a host is less exposed since something else moved.
+  void retry_exposed();
   /// What is admitted from here on can be taken back at once, with the VMs back where they were.
   void begin() { changes_.clear(); }
   void roll_back();

@@ -80,33 +80,52 @@ void RebalanceSearch::repair() {
   }
 }
 
+/// Its own VMs first, the largest first; then those in the way on the hosts with most room, the
+/// smallest first.
 bool RebalanceSearch::repair_host(HostIndex exposed) {
-  std::vector<VmIndex> here = state_.vms_on(exposed);
-  std::stable_sort(here.begin(), here.end(), [this](VmIndex a, VmIndex b) {
-    return state_.memory_of(a) > state_.memory_of(b);
-  });
-  return std::any_of(here.begin(), here.end(), [this](VmIndex v) {
+  const auto by_memory = [this](VmIndex a, VmIndex b) {
+    return state_.memory_of(a) < state_.memory_of(b);
+  };
+  std::vector<VmIndex> own = state_.vms_on(exposed);
+  std::stable_sort(own.rbegin(), own.rend(), by_memory);
+  std::vector<VmIndex> others;
+  for (const HostIndex h : roomiest([&](HostIndex one) { return one != exposed; })) {
+    others.insert(others.end(), state_.vms_on(h).begin(), state_.vms_on(h).end());
+  }
+  std::stable_sort(others.begin(), others.end(), by_memory);
+  own.insert(own.end(), others.begin(), others.end());
+  return std::any_of(own.begin(), own.end(), [this](VmIndex v) {
     return !state_.locked(v) && may_go_on(1) && repair_by(v);
   });
 }
 
-bool RebalanceSearch::repair_by(VmIndex v) {
-  std::vector<HostIndex> roomy;
+/// The hosts with most memory free among those that pass.
+std::vector<HostIndex> RebalanceSearch::roomiest(
+    const std::function<bool(HostIndex)>& passes) const {
+  std::vector<HostIndex> out;
   for (int h = 0; h < state_.hosts(); ++h) {
-    if (h != state_.host_of(v) && state_.obstacle(v, h) == Obstacle::None) roomy.push_back(h);
+    if (state_.usable(h) && passes(h)) out.push_back(h);
   }
-  std::stable_sort(roomy.begin(), roomy.end(), [this](HostIndex a, HostIndex b) {
+  std::stable_sort(out.begin(), out.end(), [this](HostIndex a, HostIndex b) {
     return state_.free_memory(a) > state_.free_memory(b);
   });
-  roomy.resize(std::min(roomy.size(), kTried));
+  out.resize(std::min(out.size(), kTried));
+  return out;
+}
+
+bool RebalanceSearch::repair_by(VmIndex v) {
   const HostIndex from = state_.host_of(v);
+  const auto takes = [&](HostIndex h) {
+    return h != from && state_.obstacle(v, h) == Obstacle::None;
+  };
   const std::uint64_t before = n_plus_one_.stranded_bytes();
-  for (const HostIndex to : roomy) {
-    const double score = state_.score() + n_plus_one_.penalty();
+  const double score = state_.score() + n_plus_one_.penalty();
+  for (const HostIndex to : roomiest(takes)) {
     n_plus_one_.begin();
     if (!try_move(state_, n_plus_one_, v, to)) continue;
+    n_plus_one_.retry_exposed();
     const bool fewer = n_plus_one_.stranded_bytes() < before;
-    if (fewer && state_.score() + n_plus_one_.penalty() < score) {
+    if (fewer && state_.score() + n_plus_one_.penalty() < score - kNothing) {
       done({{v, to}});
       return true;
     }

@@ -2,6 +2,7 @@
 // exchanges of two VMs, until neither helps by more than it costs.
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ class RebalanceSearch {
   void repair();
   bool repair_host(HostIndex exposed);
   bool repair_by(VmIndex v);
+  std::vector<HostIndex> roomiest(const std::function<bool(HostIndex)>& passes) const;
   /// Whether there was any.
   bool single_moves();
   bool exchanges();

@@ -71,12 +71,15 @@ class Ganeti:
             raise RuntimeError(f"hbal did not score the cluster: {ran.output[-300:]} {ran.error[-300:]}")
         return float(found.group(1))
 
-    def judge(self, model: Model) -> dict[str, Any]:
-        """The score, and for how many nodes Ganeti itself finds no way to restart what they run."""
+    def exposed(self, model: Model) -> int | None:
+        """For how many nodes Ganeti itself finds no way to restart what they run. It takes 31 CPU seconds for 100
+        nodes with 1000 instances, and more than 300 for ten times that: nothing is answered then."""
+        if len(model.hosts) > 100:
+            return None
         ran = measured(["hcheck", "-t", self._file(model), "--ignore-dynu", "--no-simulation", "--machine-readable"],
                        self.limit)
         fails = re.search(r"INIT_CLUSTER_GN1_FAIL=(\d+)", ran.output)
-        return {"score": self.score(model), "gn1_fail": int(fails.group(1)) if fails else None}
+        return int(fails.group(1)) if fails else None
 
     def balance(self, model: Model, options: list[str], mirrored: bool = False) -> dict[str, Any]:
         file = self._file(model, mirrored)
@@ -86,8 +89,7 @@ class Ganeti:
         if mirrored:
             return {**out, "score": float(steps[-1][2]) if steps else None}
         after = model.moved([(name, host) for name, host, _ in steps])
-        judged = self.judge(after)
-        return {**out, "score": judged["score"], "gn1_fail": judged["gn1_fail"]}
+        return {**out, "score": self.score(after), "exposed": after.exposed()}
 
     def place(self, model: Model, name: str, memory: int, vcpus: int, n_plus_one: bool) -> dict[str, Any]:
         request = {"type": "allocate", "name": name, "memory": memory, "disks": [{"size": 0, "mode": "w"}],
