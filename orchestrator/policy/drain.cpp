@@ -46,7 +46,7 @@ DrainPlan drain_by(const Cluster& cluster, const PlanPolicy& policy, HostIndex h
 std::string words_of(const DrainPlan& plan, const HostId& host) {
   const std::string name = "'" + host.value + "'";
   if (plan.moves.empty() && plan.refused.empty()) return name + " runs no VM";
-  if (plan.empties()) return counted(plan.moves.size(), "move") + " empties " + name;
+  if (plan.empties()) return name + " is emptied by " + counted(plan.moves.size(), "move");
   const Refusal& first = plan.refused.front();
   return name + " can't be emptied: " + counted(plan.refused.size(), "VM") + " of " +
          std::to_string(plan.moves.size() + plan.refused.size()) + " can't leave; '" +

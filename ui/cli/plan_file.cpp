@@ -9,7 +9,6 @@ namespace {
 
 using wire::Faults;
 using wire::Json;
-using wire::NumberRule;
 using wire::ObjectReader;
 using wire::Strictness;
 using wire::TextRule;
@@ -54,7 +53,7 @@ class PlanReader {
   }
 
   std::string new_id(ObjectReader& reader, std::unordered_set<std::string>& known) {
-    const std::string id = reader.text("id", true, kName).value_or("");
+    std::string id = reader.text("id", true, kName).value_or("");
     if (!id.empty() && !known.insert(id).second) reader.fault("id", "'" + id + "' occurs twice");
     return id;
   }
