@@ -40,6 +40,10 @@ Result<MemoryProfile> Driver::memory_profile(const VmKey& vm) {
                     "the memory of VM '" + vm.id.value + "' is not watched here");
 }
 
+Result<Milliseconds> Driver::look_anew(const VmKey& /*vm*/) {
+  return Milliseconds{0};
+}
+
 Result<IncomingEndpoint> Driver::open_link_sink() {
   return make_error(Code::Unsupported, "links are not measured here");
 }

@@ -61,6 +61,7 @@ struct HostFacts {
   std::string dirty_log;             // "pagemap-scan", ...; "" if it has none, and then:
   std::string dirty_log_why;
   std::string agent_version;
+  bool migration_tls = false;  // pages are encrypted on their way; both ends must agree
 };
 
 /// How far the source is with sending one VM.
@@ -190,6 +191,9 @@ class Driver {
   /// How a VM that runs here writes its memory, as watched since it came. Counts zero pages and
   /// samples compressibility now: up to 1 ms a MiB. Unsupported where facts().dirty_log is empty.
   virtual Result<MemoryProfile> memory_profile(const VmKey& vm);
+  /// Begins to look at how a VM writes now, unless that was done a moment ago. Returns after how
+  /// long memory_profile() knows it; 0 where there is nothing to wait for, as here.
+  virtual Result<Milliseconds> look_anew(const VmKey& vm);
   /// Opens a sink for one measurement; it closes by itself after 10 s.
   virtual Result<IncomingEndpoint> open_link_sink();
   /// Sends a burst to a sink of another host: at most 4 MiB or 0.5 s.

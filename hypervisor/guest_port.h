@@ -93,6 +93,9 @@ class GuestPort {
   virtual Status signal(const GuestAddress& guest, const GuestRun& program, int number) = 0;
   /// The guest's wall clock falls behind by every pause.
   virtual Status set_clock(const GuestAddress& guest, WallTime now) = 0;
+  /// Gives back clean page cache and leaves zeros in what is free; answers how much was given back.
+  /// Some seconds at most. Unsupported by guests of an older image.
+  virtual Result<Bytes> drop_cache(const GuestAddress& guest) = 0;
   virtual Status power_off(const GuestAddress& guest) = 0;
   virtual Result<std::unique_ptr<GuestProbe>> start_probe(const GuestAddress& guest,
                                                           Microseconds period) = 0;

@@ -109,6 +109,7 @@ pb::HostFacts to_wire(const HostFacts& value) {
   }
   out.set_dirty_log(value.dirty_log);
   out.set_dirty_log_why(value.dirty_log_why);
+  out.set_migration_tls(value.migration_tls);
   return out;
 }
 
@@ -128,6 +129,7 @@ HostFacts from_wire(const pb::HostFacts& value) {
   }
   out.dirty_log = value.dirty_log();
   out.dirty_log_why = value.dirty_log_why();
+  out.migration_tls = value.migration_tls();
   return out;
 }
 

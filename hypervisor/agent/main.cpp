@@ -53,6 +53,7 @@ Result<Backend> make_sim(const Options& options, Clock& clock) {
   sim::HostModel model;
   model.memory = options.memory;
   if (options.cpus > 0) model.cpus = options.cpus;
+  model.migration_tls = options.migration_tls;
   auto added = backend.cluster->add_host(HostId{options.name}, model);
   if (!added) return added.error();
   backend.driver = sim::make_sim_driver(*backend.cluster, HostId{options.name});
@@ -75,6 +76,7 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
   with.uri = options.libvirt_uri;
   with.bridge = options.bridge;
   with.migration_address = options.migration_address;
+  with.migration_tls = options.migration_tls;
   with.memory = options.memory;
   with.state_dir = options.state_directory;
   with.dirty_log_library = options.dirty_log_library;

@@ -73,7 +73,10 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--bridge", options.bridge, "VMs are attached to it and announced on it")
       ->capture_default_str();
   app.add_option("--migration-address", options.migration_address,
-                 "Other hosts send VMs to this address");
+                 "Other hosts send VMs to this address, best one of a network of their own");
+  app.add_flag("--migration-tls", options.migration_tls,
+               "Send and take VMs encrypted; needs certificates in QEMU's pki directory, and the "
+               "same on every host (docs/libvirt.md)");
   app.add_option("--memory-mib", memory_mib, "What VMs may use in all")
       ->required()
       ->check(CLI::Range(64, 1 << 30));

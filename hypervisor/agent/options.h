@@ -17,6 +17,7 @@ struct Options {
   std::string libvirt_uri = "qemu:///system";
   std::string bridge = "br0";
   std::string migration_address;
+  bool migration_tls = false;
   Bytes memory;
   int cpus = 0;
   std::string state_directory = "/var/lib/mare-agent";

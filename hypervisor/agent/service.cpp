@@ -123,6 +123,13 @@ grpc::Status Service::MemoryProfile(Context* context, const pb::VmKey* vm,
   return answer(context, driver_.memory_profile(from_wire(*vm)), out);
 }
 
+grpc::Status Service::LookAnew(Context* context, const pb::VmKey* vm, pb::LookReply* out) {
+  auto wait = driver_.look_anew(from_wire(*vm));
+  if (!wait) return refuse(context, wait.error());
+  out->set_wait_ms(wait->count());
+  return grpc::Status::OK;
+}
+
 grpc::Status Service::OpenLinkSink(Context* context, const pb::Empty*, pb::IncomingEndpoint* out) {
   auto sink = driver_.open_link_sink();
   if (!sink) return refuse(context, sink.error());

@@ -32,6 +32,7 @@ class Service final : public pb::Agent::Service {
   grpc::Status DiscardIncoming(Context*, const pb::VmKey*, pb::Empty*) override;
   grpc::Status Announce(Context*, const pb::VmSpec*, pb::Empty*) override;
   grpc::Status MemoryProfile(Context*, const pb::VmKey*, pb::MemoryProfileReply*) override;
+  grpc::Status LookAnew(Context*, const pb::VmKey*, pb::LookReply*) override;
   grpc::Status OpenLinkSink(Context*, const pb::Empty*, pb::IncomingEndpoint*) override;
   grpc::Status MeasureLink(Context*, const pb::IncomingEndpoint*, pb::LinkMeasurement*) override;
 

@@ -20,6 +20,9 @@ constexpr milliseconds kCycle = kPoints.back();
 /// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
 constexpr milliseconds kFirstCycle{10'000};
 constexpr seconds kRetry{1};
+/// What a cycle has seen by then tells how the VM writes now; one that is older tells how it wrote.
+constexpr milliseconds kTells{1000};
+constexpr seconds kOfNow{15};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
@@ -73,6 +76,28 @@ void Watcher::back_off(const std::string& uuid) {
   if (!vm) return;
   const std::lock_guard busy(vm->busy);
   close_log(*vm, "it is being migrated", kRetry);
+}
+
+Milliseconds Watcher::look_anew(const std::string& uuid) {
+  const VmPtr vm = find(uuid);
+  if (!vm) return Milliseconds{0};
+  const std::lock_guard busy(vm->busy);
+  if (!vm->log) return Milliseconds{0};
+  std::optional<nanoseconds> age;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!vm->cycles.empty()) age = clock_.now() - vm->cycles.back().began;
+  }
+  if (!age || *age > kOfNow) {
+    cut_short(*vm);
+    if (auto begun = begin_cycle(*vm); !begun) {
+      failed(uuid, *vm, begun.error());
+      return Milliseconds{0};
+    }
+    age = nanoseconds{0};
+  }
+  const nanoseconds left = kTells + kPoints.front() - *age;
+  return std::chrono::ceil<milliseconds>(std::max(left, nanoseconds{0}));
 }
 
 void Watcher::forget(const std::string& uuid) {
@@ -204,14 +229,10 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   vm.due = std::max(after, cycle.began + cycle.length);
 }
 
-void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
-  const bool open = vm.log != nullptr;
-  vm.log.reset();
+/// Ends the running cycle, if there is one, with what it has seen.
+void Watcher::cut_short(Vm& vm) {
   const std::lock_guard lock(mutex_);
-  vm.due = clock_.now() + again;
-  vm.why = why;
-  vm.hopeless = false;
-  if (!open || vm.cycles.empty()) return;
+  if (vm.cycles.empty()) return;
   Cycle& last = vm.cycles.back();
   if (last.seen.points.empty()) {
     vm.cycles.pop_back();
@@ -220,6 +241,16 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   // Cut short: it lasted for as long as it was looked at.
   if (!last.whole) last.length = last.seen.points.back().wall;
   last.whole = true;
+}
+
+void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
+  const bool open = vm.log != nullptr;
+  vm.log.reset();
+  if (open) cut_short(vm);
+  const std::lock_guard lock(mutex_);
+  vm.due = clock_.now() + again;
+  vm.why = why;
+  vm.hopeless = false;
 }
 
 void Watcher::failed(const std::string& uuid, Vm& vm, const Error& error) {

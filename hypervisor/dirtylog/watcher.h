@@ -46,6 +46,10 @@ class Watcher {
   /// `open` refuses while it is being sent. What was seen stays.
   void back_off(const std::string& uuid);
   void forget(const std::string& uuid);
+  /// Somebody wants to know how it writes now: begins a new cycle, unless one began a moment ago.
+  /// Returns when that will tell something; 0 if the VM's log is not open. The next step is due
+  /// then.
+  Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
   std::optional<WatchReport> report(const std::string& uuid) const;
 
@@ -82,6 +86,7 @@ class Watcher {
   Status begin_cycle(Vm& vm);
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
+  void cut_short(Vm& vm);
   void close_log(Vm& vm, const std::string& why, std::chrono::nanoseconds again);
   void failed(const std::string& uuid, Vm& vm, const Error& error);
 

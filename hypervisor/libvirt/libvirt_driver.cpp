@@ -97,6 +97,7 @@ class LibvirtDriver final : public Driver {
     machinery.libvirt = library;
     facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
+    facts.migration_tls = options_.migration_tls;
     return facts;
   }
 
@@ -269,6 +270,7 @@ class LibvirtDriver final : public Driver {
                             "' can't move between a host with KVM " + "and one that emulates",
                         "choose a host of the same kind, or end the VM and start it there");
     }
+    if (auto alike = check_encryption(*route, options_.migration_tls); !alike) return alike;
     auto domain = find(vm);
     if (!domain) return domain.error();
     auto seen = look_at(domain->get(), arrivals_.expected(vm.uuid));
@@ -372,6 +374,7 @@ class LibvirtDriver final : public Driver {
     if (!pid) return pid.error();
     return watching_.profile(vm, {*pid, seen->memory});
   }
+  Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
   Result<IncomingEndpoint> open_link_sink() override {
     auto uri = sinks_.open();
     if (!uri) return uri.error();
@@ -478,12 +481,13 @@ class LibvirtDriver final : public Driver {
   }
 
   Route route(const VmSpec& vm) const {
-    return {"qemu+tcp://" + options_.migration_address + "/system",
-            "tcp://" + options_.migration_address,
+    return {libvirt_uri_at(options_.migration_address),
+            data_uri_at(options_.migration_address),
             options_.bridge,
             consoles_.path(vm.id),
             accelerated_,
-            watching_.preload()};
+            watching_.preload(),
+            options_.migration_tls};
   }
 
   /// NotFound if that incarnation is not a domain here.

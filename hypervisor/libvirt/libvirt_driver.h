@@ -20,6 +20,7 @@ struct LibvirtOptions {
   std::string uri = "qemu:///system";
   std::string bridge = "br0";
   std::string migration_address;  // other hosts reach libvirtd and QEMU here
+  bool migration_tls = false;     // QEMU encrypts what it sends; needs certificates of its own
   Bytes memory;                   // for VMs in all, their overhead included
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute

@@ -6,7 +6,7 @@
 namespace mare::libvirt {
 namespace {
 
-constexpr std::string_view kKind = "libvirt-2";
+constexpr std::string_view kKind = "libvirt-3";
 constexpr char kBetween = '|';
 
 /// A path may hold anything: '|' and '%' are written as %7C and %25.
@@ -49,12 +49,18 @@ std::vector<std::string> fields_of(std::string_view text) {
   }
 }
 
+std::string bracketed(const std::string& address) {
+  const bool bare_v6 = address.find(':') != std::string::npos && !address.starts_with('[');
+  return bare_v6 ? "[" + address + "]" : address;
+}
+
 }  // namespace
 
 std::string Route::text() const {
   std::string out(kKind);
-  for (const auto& field : {libvirt_uri, data_uri, bridge, console,
-                            std::string(accelerated ? "kvm" : "tcg"), preload}) {
+  for (const auto& field :
+       {libvirt_uri, data_uri, bridge, console, std::string(accelerated ? "kvm" : "tcg"), preload,
+        std::string(tls ? "tls" : "plain")}) {
     out += kBetween + encode(field);
   }
   return out;
@@ -62,13 +68,31 @@ std::string Route::text() const {
 
 Result<Route> Route::parse(const std::string& text) {
   const auto fields = fields_of(text);
-  const bool good = fields.size() == 7 && fields[0] == kKind && !fields[1].empty() &&
-                    !fields[2].empty() && (fields[5] == "kvm" || fields[5] == "tcg");
+  const bool good = fields.size() == 8 && fields[0] == kKind && !fields[1].empty() &&
+                    !fields[2].empty() && (fields[5] == "kvm" || fields[5] == "tcg") &&
+                    (fields[7] == "tls" || fields[7] == "plain");
   if (!good) {
     return make_error(Code::InvalidArgument, "'" + text + "' is not an endpoint of a libvirt host",
                       "both ends of a migration must be of the same kind and version");
   }
-  return Route{fields[1], fields[2], fields[3], fields[4], fields[5] == "kvm", fields[6]};
+  return Route{fields[1],          fields[2], fields[3],         fields[4],
+               fields[5] == "kvm", fields[6], fields[7] == "tls"};
+}
+
+std::string libvirt_uri_at(const std::string& address) {
+  return "qemu+tcp://" + bracketed(address) + "/system";
+}
+
+std::string data_uri_at(const std::string& address) {
+  return "tcp://" + bracketed(address);
+}
+
+Status check_encryption(const Route& to, bool here) {
+  if (to.tls == here) return ok_status();
+  return make_error(Code::FailedPrecondition,
+                    here ? "this host encrypts migrations, the destination does not"
+                         : "the destination encrypts migrations, this host does not",
+                    "start both agents with --migration-tls, or both without");
 }
 
 }  // namespace mare::libvirt

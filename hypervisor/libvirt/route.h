@@ -15,10 +15,18 @@ struct Route {
   std::string console;       // the console's file there
   bool accelerated = false;  // KVM there; a guest can't change between KVM and emulation
   std::string preload = {};  // what QEMU is to load there, "" for nothing
+  bool tls = false;          // QEMU there takes encrypted pages only
 
   std::string text() const;
   /// InvalidArgument for what text() did not write.
   static Result<Route> parse(const std::string& text);
 };
+
+/// Where a host with that address takes migrations; an IPv6 address gets its brackets.
+std::string libvirt_uri_at(const std::string& address);
+std::string data_uri_at(const std::string& address);
+
+/// FailedPrecondition if one end encrypts and the other does not.
+Status check_encryption(const Route& to, bool here);
 
 }  // namespace mare::libvirt

@@ -67,6 +67,7 @@ MigrateCall call_for(const MigrationTicket& ticket, const Route& route, const st
   // Without this flag libvirt pauses the VM first, and lets it go on at whichever end it comes to.
   if (ticket.sending.strategy != Strategy::StopAndCopy) call.flags |= VIR_MIGRATE_LIVE;
   call.parameters.emplace_back(VIR_MIGRATE_PARAM_URI, route.data_uri);
+  if (route.tls) call.flags |= VIR_MIGRATE_TLS;
   if (!xml.empty()) call.parameters.emplace_back(VIR_MIGRATE_PARAM_DEST_XML, xml);
   if (ticket.sending.strategy == Strategy::Throttled) add_throttle(ticket.sending, call);
   if (ticket.sending.strategy == Strategy::Compressed) add_compression(ticket.sending, call);
@@ -79,6 +80,7 @@ MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route) {
   MigrateCall call;
   call.flags =
       VIR_MIGRATE_PEER2PEER | VIR_MIGRATE_LIVE | VIR_MIGRATE_POSTCOPY | VIR_MIGRATE_POSTCOPY_RESUME;
+  if (route.tls) call.flags |= VIR_MIGRATE_TLS;
   call.parameters.emplace_back(VIR_MIGRATE_PARAM_URI, route.data_uri);
   if (ticket.bandwidth_limit) {
     call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY,

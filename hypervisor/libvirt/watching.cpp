@@ -120,6 +120,13 @@ void Watching::watch_all(virConnectPtr connection) {
   if (count >= 0) std::free(raw);
 }
 
+Milliseconds Watching::look_anew(const std::string& uuid) {
+  const auto wait = watcher_.look_anew(uuid);
+  const std::lock_guard lock(mutex_);
+  if (thread_) thread_->wake();
+  return thread_ ? wait : Milliseconds{0};
+}
+
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {
   if (!why_not_.empty()) return make_error(Code::Unsupported, why_not_);
   auto content = dirtylog::scan_memory(process.pid, process.memory);

@@ -57,6 +57,8 @@ class Watching {
   void watch_all(virConnectPtr connection);
   void back_off(const std::string& uuid) { watcher_.back_off(uuid); }
   void forget(const std::string& uuid) { watcher_.forget(uuid); }
+  /// As Driver::look_anew().
+  Milliseconds look_anew(const std::string& uuid);
   Result<MemoryProfile> profile(const VmKey& vm, const VmProcess& process);
 
  private:

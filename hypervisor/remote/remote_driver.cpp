@@ -120,6 +120,12 @@ class RemoteDriver final : public Driver {
   Result<MemoryProfile> memory_profile(const VmKey& vm) override {
     return ask<MemoryProfile, pb::MemoryProfileReply>(&pb::Agent::Stub::MemoryProfile, to_wire(vm));
   }
+  Result<Milliseconds> look_anew(const VmKey& vm) override {
+    pb::LookReply reply;
+    auto done = call(Kind::Read, &pb::Agent::Stub::LookAnew, to_wire(vm), &reply);
+    if (!done) return done.error();
+    return Milliseconds{reply.wait_ms()};
+  }
   Result<IncomingEndpoint> open_link_sink() override {
     pb::IncomingEndpoint reply;
     auto done = call(Kind::Read, &pb::Agent::Stub::OpenLinkSink, pb::Empty{}, &reply);

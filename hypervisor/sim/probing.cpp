@@ -12,13 +12,26 @@ constexpr std::size_t kWordBytes = 8;
 constexpr Microseconds kRoundTrip{200};
 constexpr Bytes kBurst = mebibytes(4);
 constexpr std::size_t kHeatRegions = 64;
+constexpr int kCyclesKept = 16;
 /// As the agent's watcher looks (docs/dirty-log.md).
 constexpr std::array<double, 11> kPoints{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 40, 64};
 
-DirtyCycle cycle_of(const World& world, const Guest& guest, double wws) {
+/// How it wrote at that time.
+Guest::Writing writing_at(const Guest& guest, Time when) {
+  for (const auto& past : guest.past_writing) {
+    if (when < past.until) return past;
+  }
+  return {when, guest.model.dirty_bytes_per_s, guest.model.wws};
+}
+
+/// A cycle that began then, as far as it got until now.
+DirtyCycle cycle_of(const World& world, const Guest& guest, Time began) {
+  const Guest::Writing writing = writing_at(guest, began);
+  const double wws = static_cast<double>(std::min(writing.wws, guest.spec.memory).count);
+  const double watched =
+      std::min(kPoints.back(), std::chrono::duration<double>(world.now - began).count());
   DirtyCycle cycle;
-  const double watched = std::min(kPoints.back(), guest.uptime.at(world.now));
-  cycle.began = world.wall(world.now - nanoseconds_up(watched));
+  cycle.began = world.wall(began);
   for (const double wall_s : kPoints) {
     if (wall_s > watched) break;
     // In seconds of running at speed 1, as statistics() counts.
@@ -26,11 +39,28 @@ DirtyCycle cycle_of(const World& world, const Guest& guest, double wws) {
     const auto micro = [](double span) {
       return std::chrono::duration_cast<Microseconds>(nanoseconds_up(span));
     };
-    const double unique = std::min(guest.model.dirty_bytes_per_s * progress_s, wws);
+    const double unique = std::min(writing.dirty_bytes_per_s * progress_s, wws);
     cycle.points.push_back(
         {micro(wall_s), micro(progress_s), Bytes{static_cast<std::uint64_t>(unique)}});
   }
   return cycle;
+}
+
+/// One cycle tells all of a guest that always wrote in the same way; of another the last ones are
+/// told, one after the other since its start.
+std::vector<DirtyCycle> cycles_of(const World& world, const Guest& guest) {
+  const double uptime = guest.uptime.at(world.now);
+  const double length = kPoints.back();
+  if (guest.past_writing.empty()) {
+    return {cycle_of(world, guest, world.now - nanoseconds_up(std::min(length, uptime)))};
+  }
+  const Time start = world.now - nanoseconds_up(uptime);
+  const int last = static_cast<int>(uptime / length);
+  std::vector<DirtyCycle> out;
+  for (int i = std::max(0, last - kCyclesKept + 1); i <= last; ++i) {
+    out.push_back(cycle_of(world, guest, start + nanoseconds_up(i * length)));
+  }
+  return out;
 }
 
 /// The share of a link that one flow more would get: what is left, or else an equal part.
@@ -67,12 +97,11 @@ double available(const World& world, const HostId& from, const HostId& to) {
 
 MemoryProfile profile_of(const World& world, const Guest& guest) {
   const auto memory = static_cast<double>(guest.spec.memory.count);
-  const double wws = std::min(static_cast<double>(guest.model.wws.count), memory);
   MemoryProfile out;
   out.source = "sim";
   out.taken = world.wall(world.now);
   out.total = guest.spec.memory;
-  out.cycles.push_back(cycle_of(world, guest, wws));
+  out.cycles = cycles_of(world, guest);
   const auto& points = out.cycles.back().points;
   const double written = points.empty() ? 0 : static_cast<double>(points.back().unique.count);
   // The WWS lies at the beginning of the memory.

@@ -126,6 +126,8 @@ Status SimCluster::set_dirtying(const VmId& vm, double bytes_per_s, Bytes wws) {
   auto world = lock();
   auto guest = running_guest(*world, vm);
   if (!guest) return guest.error();
+  (*guest)->past_writing.push_back(
+      {world->now, (*guest)->model.dirty_bytes_per_s, (*guest)->model.wws});
   (*guest)->model.dirty_bytes_per_s = bytes_per_s;
   (*guest)->model.wws = wws;
   return ok_status();

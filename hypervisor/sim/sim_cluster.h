@@ -32,6 +32,7 @@ struct HostModel {
   Bytes vm_overhead = mebibytes(64);
   std::string live_migration_refused = {};  // why it can't migrate live, "" if it can
   std::string dirty_log_refused = {};       // why it can't watch memory, "" if it can
+  bool migration_tls = false;               // it encrypts what it sends
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.

@@ -112,6 +112,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.live_migration_why = host.model.live_migration_refused;
     facts.dirty_log = host.model.dirty_log_refused.empty() ? "sim" : "";
     facts.dirty_log_why = host.model.dirty_log_refused;
+    facts.migration_tls = host.model.migration_tls;
     facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;

@@ -193,6 +193,13 @@ Status SimGuests::set_clock(const GuestAddress& address, WallTime now) {
   return ok_status();
 }
 
+Result<Bytes> SimGuests::drop_cache(const GuestAddress& address) {
+  Locked world = cluster_.lock();
+  auto guest = call(*world, address);
+  if (!guest) return guest.error();
+  return Bytes{0};
+}
+
 Status SimGuests::power_off(const GuestAddress& address) {
   Locked world = cluster_.lock();
   auto guest = call(*world, address);

@@ -26,6 +26,8 @@ class SimGuests final : public GuestPort {
                              std::uint64_t offset, std::size_t most) override;
   Status signal(const GuestAddress& guest, const GuestRun& program, int number) override;
   Status set_clock(const GuestAddress& guest, WallTime now) override;
+  /// A simulated guest has no page cache: nothing is given back.
+  Result<Bytes> drop_cache(const GuestAddress& guest) override;
   Status power_off(const GuestAddress& guest) override;
   Result<std::unique_ptr<GuestProbe>> start_probe(const GuestAddress& guest,
                                                   Microseconds period) override;

@@ -43,6 +43,13 @@ struct Accrual {
 struct Guest {
   VmSpec spec;
   VmModel model;
+  /// How it wrote before, oldest first: a watcher has seen that.
+  struct Writing {
+    Time until{0};
+    double dirty_bytes_per_s = 0;
+    Bytes wws;
+  };
+  std::vector<Writing> past_writing;
   std::string boot_id;
   Accrual uptime;      // s of running
   Accrual work;        // s of running at speed 1

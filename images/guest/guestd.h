@@ -47,6 +47,14 @@ bool thread_start(void* (*body)(void*), void* argument);
 void verb_answer(const struct guestd* guestd, const struct request* request, struct answer* answer);
 /// Switches the machine off; does not come back unless the kernel refuses.
 void machine_power_off(void);
+/// A line of /proc/meminfo, 0 if it is not there.
+uint64_t meminfo_kib(const char* name);
+
+// cache.c
+/// False with errno if the kernel refuses; zeroing is done as far as it goes.
+bool cache_drop(uint64_t* freed_kib, uint64_t* zeroed_kib);
+/// What stays free while free memory is zeroed, so that nobody else goes short.
+uint64_t cache_left_free_kib(uint64_t total_kib);
 
 // launch.c
 struct launch {

@@ -72,6 +72,12 @@
  *   -> was_ns= wall_ns=.  Sets CLOCK_REALTIME. Only inside a Mare VM (kernel line has mare.ip=),
  *      else denied.
  *
+ * DROPCACHE
+ *   -> freed_kib= zeroed_kib=
+ *   Gives back the clean page cache, then leaves zeros in most of what is free, so that a migration
+ *   has next to nothing to send of it. Takes MARE_GUEST_ZERO_TIMEOUT_MS and a bit at most; what is
+ *   not done by then stays as it is. Only in a Mare VM.
+ *
  * RSH arg= [arg=...] [env=...] [cwd=] [uid=] [gid=]
  *   -> (nothing), and from then on the connection carries frames in both directions until it
  *      closes: type (1 byte), length (4 bytes, big endian, at most MARE_GUEST_FRAME_MAX), payload.
@@ -112,6 +118,7 @@
 #define MARE_GUEST_LINE_TIMEOUT_S 10
 #define MARE_GUEST_IDLE_TIMEOUT_S 600
 #define MARE_GUEST_RSH_DRAIN_MS 1000
+#define MARE_GUEST_ZERO_TIMEOUT_MS 2000
 
 #define MARE_GUEST_VERB_HELLO "HELLO"
 #define MARE_GUEST_VERB_RUN "RUN"
@@ -119,6 +126,7 @@
 #define MARE_GUEST_VERB_OUTPUT "OUTPUT"
 #define MARE_GUEST_VERB_SIGNAL "SIGNAL"
 #define MARE_GUEST_VERB_SETCLOCK "SETCLOCK"
+#define MARE_GUEST_VERB_DROPCACHE "DROPCACHE"
 #define MARE_GUEST_VERB_RSH "RSH"
 #define MARE_GUEST_VERB_POWEROFF "POWEROFF"
 

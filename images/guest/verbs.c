@@ -25,7 +25,9 @@ static bool read_text(const char* path, char* content, size_t size) {
   return true;
 }
 
-static uint64_t meminfo_kib(const char* meminfo, const char* name) {
+uint64_t meminfo_kib(const char* name) {
+  char meminfo[4096] = "";
+  (void)read_text("/proc/meminfo", meminfo, sizeof meminfo);
   const char* line = strstr(meminfo, name);
   return line ? strtoull(line + strlen(name), NULL, 10) : 0;
 }
@@ -36,13 +38,11 @@ static void hello(const struct guestd* guestd, const struct request* request,
   (void)request;
   char hostname[65] = "unknown";
   char boot_id[64] = "unknown";
-  char meminfo[4096] = "";
   char taint[32] = "0";
   (void)gethostname(hostname, sizeof hostname - 1);
   if (read_text("/proc/sys/kernel/random/boot_id", boot_id, sizeof boot_id)) {
     boot_id[strcspn(boot_id, "\n")] = '\0';
   }
-  (void)read_text("/proc/meminfo", meminfo, sizeof meminfo);
   (void)read_text("/proc/sys/kernel/tainted", taint, sizeof taint);
   struct kmsg_summary kmsg;
   kmsg_read(&kmsg);
@@ -54,9 +54,9 @@ static void hello(const struct guestd* guestd, const struct request* request,
   text_field_u64(fields, "uptime_ms", clock_ns(CLOCK_BOOTTIME) / 1000000u);
   text_field_u64(fields, "mono_ns", clock_ns(CLOCK_MONOTONIC));
   text_field_u64(fields, "wall_ns", clock_ns(CLOCK_REALTIME));
-  text_field_u64(fields, "mem_total_kib", meminfo_kib(meminfo, "MemTotal:"));
-  text_field_u64(fields, "mem_available_kib", meminfo_kib(meminfo, "MemAvailable:"));
-  text_field_u64(fields, "mem_free_kib", meminfo_kib(meminfo, "MemFree:"));
+  text_field_u64(fields, "mem_total_kib", meminfo_kib("MemTotal:"));
+  text_field_u64(fields, "mem_available_kib", meminfo_kib("MemAvailable:"));
+  text_field_u64(fields, "mem_free_kib", meminfo_kib("MemFree:"));
   text_field_u64(fields, "taint", strtoull(taint, NULL, 10));
   text_field_u64(fields, "kmsg_watched", kmsg.watched);
   text_field_u64(fields, "kmsg_faults", kmsg.faults);
@@ -259,6 +259,20 @@ static void set_clock(const struct guestd* guestd, const struct request* request
   text_field_u64(&answer->fields, "wall_ns", wall);
 }
 
+static void drop_cache(const struct guestd* guestd, const struct request* request,
+                       struct answer* answer) {
+  (void)request;
+  if (!permitted(guestd, MARE_GUEST_VERB_DROPCACHE, answer)) return;
+  uint64_t freed = 0;
+  uint64_t zeroed = 0;
+  if (!cache_drop(&freed, &zeroed)) {
+    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot drop the page cache: %s", strerror(errno));
+    return;
+  }
+  text_field_u64(&answer->fields, "freed_kib", freed);
+  text_field_u64(&answer->fields, "zeroed_kib", zeroed);
+}
+
 static void* sync_main(void* done) {
   sync();
   (void)!write((int)(intptr_t)done, "d", 1);
@@ -295,6 +309,7 @@ static const struct verb kVerbs[] = {
     {MARE_GUEST_VERB_OUTPUT, output, {"dir", "offset", "max", NULL}},
     {MARE_GUEST_VERB_SIGNAL, signal_job, {"dir", "signal", "id", NULL}},
     {MARE_GUEST_VERB_SETCLOCK, set_clock, {"wall_ns", NULL}},
+    {MARE_GUEST_VERB_DROPCACHE, drop_cache, {NULL}},
     {MARE_GUEST_VERB_POWEROFF, power_off, {NULL}},
 };
 

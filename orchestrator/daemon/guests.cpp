@@ -30,6 +30,9 @@ class Guests final : public GuestPort {
   Status set_clock(const GuestAddress& guest, WallTime now) override {
     return port(guest).set_clock(guest, now);
   }
+  Result<Bytes> drop_cache(const GuestAddress& guest) override {
+    return port(guest).drop_cache(guest);
+  }
   Status power_off(const GuestAddress& guest) override { return port(guest).power_off(guest); }
   Result<std::unique_ptr<GuestProbe>> start_probe(const GuestAddress& guest,
                                                   Microseconds period) override {

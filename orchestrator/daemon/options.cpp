@@ -82,6 +82,14 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "Seconds that an operation waits for a silent host before it gives up")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
+  app.add_option("--migrations-per-host", options.settings.move_caps.per_host,
+                 "Migrations at once that leave or enter a host; more wait for their turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--migrations-per-link", options.settings.move_caps.per_link,
+                 "Of them, those between the same two hosts in the same direction")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_option("--log-level", level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();

@@ -17,6 +17,7 @@
 namespace mare::engine {
 
 class LinkMeter;
+class MoveSlots;
 class Task;
 
 /// Messages to the engine's thread. Outlives the engine, so that a late answer of a call falls into
@@ -48,6 +49,7 @@ struct Context {
   std::mutex change_mutex;
   std::function<void()> on_change;
   std::shared_ptr<LinkMeter> links;
+  std::shared_ptr<MoveSlots> slots;
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));

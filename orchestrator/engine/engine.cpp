@@ -7,6 +7,8 @@
 #include "orchestrator/engine/job_output.h"
 #include "orchestrator/engine/link_meter.h"
 #include "orchestrator/engine/memory_report.h"
+#include "orchestrator/engine/move_policy.h"
+#include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/migration_state.h"
@@ -29,9 +31,11 @@ class Engine::Impl {
                  {},
                  {},
                  {},
+                 {},
                  {}},
         monitor_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
+    context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
   }
   ~Impl() { context_.inbox->close(); }
 
@@ -86,6 +90,20 @@ class Engine::Impl {
     return out;
   }
 
+  Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change) {
+    Result<Pool> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      out = tx.pool(id);
+      if (!out) return out.error();
+      out->move_policy = changed(out->move_policy, change);
+      if (auto good = check(out->move_policy); !good) return good;
+      return put_pool(tx, context_.ports.clock, *out, "pool.changed");
+    });
+    if (!done) return done.error();
+    context_.changed();
+    return out;
+  }
+
   Status recover() {
     auto unfinished =
         query<std::vector<Operation>>(context_.ports.store, [](const store::Reader& reader) {
@@ -105,6 +123,7 @@ class Engine::Impl {
       });
       if (!kept) return kept;
     }
+    if (auto held = hold_slots(*unfinished); !held) return held;
     // Entered only when all rows are marked: a task may look at others.
     for (const auto& operation : *unfinished) {
       context_.inbox->post([this, operation] { context_.adopt(operation, true); });
@@ -159,6 +178,20 @@ class Engine::Impl {
   Context context_;
 
  private:
+  /// Migrations under way have their places before any other asks for one.
+  Status hold_slots(const std::vector<Operation>& unfinished) {
+    return context_.ports.store.read([&](const store::Reader& reader) -> Status {
+      for (const auto& operation : unfinished) {
+        if (operation.kind != OperationKind::VmMigrate) continue;
+        if (operation.state == to_string(MigrationState::Planned)) continue;
+        auto migration = reader.migration(operation.id);
+        if (!migration) return migration.error();
+        context_.slots->hold(operation.id, migration->source, migration->destination);
+      }
+      return ok_status();
+    });
+  }
+
   static Status can_cancel(const Operation& operation) {
     if (operation.finished()) {
       return make_error(
@@ -244,6 +277,9 @@ Result<Operation> Engine::cancel(const OperationId& id) {
 }
 Result<Host> Engine::activate(const HostId& id) {
   return impl_->activate(id);
+}
+Result<Pool> Engine::set_move_policy(const PoolId& id, const PolicyChange& change) {
+  return impl_->set_move_policy(id, change);
 }
 Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
   auto kept = keep_report(impl_->context_, migration, report);

@@ -21,6 +21,7 @@
 #include "orchestrator/core/rng.h"
 #include "orchestrator/engine/requests.h"
 #include "orchestrator/policy/forecast.h"
+#include "orchestrator/policy/move_plan.h"
 #include "orchestrator/store/store.h"
 
 namespace mare::engine {
@@ -81,8 +82,9 @@ struct Settings {
   Seconds unreachable_timeout{
       60};  // how long an operation waits for a silent host before it gives up
   Microseconds probe_period{5000};
-  Seconds forecast_timeout{5};  // then a move begins without one
+  Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
+  policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
 };
 
 struct Ports {
@@ -126,6 +128,8 @@ class Engine {
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.
   Result<Host> activate(const HostId& id);
+  /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
+  Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 
   /// Keeps what a client measured of a migration that has ended, for the forecasts to come.
   Result<Forecast> report(const OperationId& migration, const MigrationReport& report);

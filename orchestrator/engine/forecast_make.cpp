@@ -44,6 +44,8 @@ class ForecastMake final : public Task {
     question.vm = *row;
     question.destination = HostId{destination_in(operation().request)};
     question.policy = move_policy_from(operation().request);
+    const Timing timing = timing_from(operation().request);
+    if (timing.moment == Moment::Trough) question.trough_within = timing.within;
     question.link_age = std::chrono::duration_cast<std::chrono::nanoseconds>(settings().link_age);
     // It may have moved or stopped since it was asked for.
     if (!row->host || row->state != VmState::Running || *row->host == question.destination) {

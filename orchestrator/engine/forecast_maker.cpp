@@ -4,14 +4,18 @@
 
 #include "orchestrator/engine/link_meter.h"
 #include "orchestrator/engine/past_moves.h"
+#include "orchestrator/policy/dirty_curve.h"
 
 namespace mare::engine {
 namespace {
 
-/// What one host tells in one call.
+/// As many as an agent keeps.
+constexpr std::size_t kCyclesUsed = 16;
+
+/// What a source tells at first, and after how long the rest.
 struct Told {
   HostFacts facts;
-  std::optional<MemoryProfile> profile;
+  Milliseconds wait{0};
 };
 
 Error no_log(const HostId& host, const std::string& why) {
@@ -21,22 +25,45 @@ Error no_log(const HostId& host, const std::string& why) {
                     "'mare host show " + host.value + "' tells what it can do");
 }
 
-Result<Told> ask_for_memory(Driver& driver, const HostId& host, const VmKey& vm) {
+Result<Told> ask_to_look(Driver& driver, const HostId& host, const VmKey& vm) {
   auto facts = driver.facts();
   if (!facts) return facts.error();
   if (facts->dirty_log.empty()) return no_log(host, facts->dirty_log_why);
+  auto wait = driver.look_anew(vm);
+  if (!wait) return wait.error();
+  return Told{std::move(*facts), *wait};
+}
+
+Result<MemoryProfile> ask_for_memory(Driver& driver, const HostId& host, const VmKey& vm) {
   auto profile = driver.memory_profile(vm);
   if (!profile && profile.error().code == Code::Unsupported) {
     return no_log(host, profile.error().message);
   }
-  if (!profile) return profile.error();
-  return Told{std::move(*facts), std::move(*profile)};
+  return profile;
+}
+
+/// What the VM's last forecast had seen of it, on the host that it was on then, before what its
+/// host has seen. Its host's log began when it came.
+void recall(const Forecast& last, const Vm& vm, MemoryProfile& profile) {
+  if (last.made < vm.started) return;
+  std::vector<DirtyCycle> all;
+  for (const auto& cycle : last.profile.cycles) {
+    if (profile.cycles.empty() || cycle.began < profile.cycles.front().began) all.push_back(cycle);
+  }
+  all.insert(all.end(), profile.cycles.begin(), profile.cycles.end());
+  if (all.size() > kCyclesUsed) {
+    all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kCyclesUsed));
+  }
+  profile.cycles = std::move(all);
 }
 
 bool has(const HostFacts& facts, Strategy strategy) {
   return std::find(facts.strategies.begin(), facts.strategies.end(), strategy) !=
          facts.strategies.end();
 }
+
+/// So long after its beginning a trough is not over, as a cycle of the log lasts 64 s.
+constexpr WallTime kTroughIsFresh = std::chrono::seconds{30};
 
 /// All ranks of an MPI program wait for the one that stands still, unless it is known better.
 constexpr double kUsualTightness = 1;
@@ -85,10 +112,25 @@ void ForecastMaker::ask_source() {
   context_.ports.executor.run(
       "host/" + host.value,
       [inbox = context_.inbox, self = shared_from_this(), driver = *driver, host, key] {
-        inbox->post([self, host, told = ask_for_memory(*driver, host, key)] {
+        inbox->post([self, driver, host, told = ask_to_look(*driver, host, key)] {
           if (!told) return self->give_up(told.error());
           self->source_ = told->facts;
-          self->profile_ = told->profile;
+          self->context_.after(told->wait, [self, driver] { self->ask_memory(driver); });
+        });
+      });
+}
+
+/// On a lane of its own: it takes a while, and polls of migrations should not wait for it.
+void ForecastMaker::ask_memory(const std::shared_ptr<Driver>& driver) {
+  if (!then_) return;
+  const HostId host = *question_.vm.host;
+  const VmKey key{question_.vm.id, question_.vm.uuid};
+  context_.ports.executor.run(
+      "memory/" + host.value,
+      [inbox = context_.inbox, self = shared_from_this(), driver, host, key] {
+        inbox->post([self, profile = ask_for_memory(*driver, host, key)] {
+          if (!profile) return self->give_up(profile.error());
+          self->profile_ = *profile;
           self->gathered();
         });
       });
@@ -125,17 +167,36 @@ void ForecastMaker::ask_link() {
 std::string ForecastMaker::missing() const {
   std::string out;
   const auto lacks = [&out](const std::string& what) { out += (out.empty() ? "" : ", ") + what; };
-  if (!source_) lacks("the memory's profile from '" + question_.vm.host->value + "'");
+  if (!source_ || !profile_) lacks("the memory's profile from '" + question_.vm.host->value + "'");
   if (!destination_) lacks("the facts of '" + question_.destination.value + "'");
   if (!link_) lacks("the measurement of the link between them");
   return out.empty() ? "the computation" : out;
 }
 
 void ForecastMaker::gathered() {
-  if (!then_ || !source_ || !destination_ || !link_) return;
+  if (!then_ || !source_ || !profile_ || !destination_ || !link_) return;
   auto all = input();
   if (!all) return give_up(all.error());
+  profile_ = all->profile;  // what is recorded: all that was seen of it
+  take_trough(all->profile);
   compute(std::move(*all));
+}
+
+void ForecastMaker::take_trough(MemoryProfile& profile) {
+  if (!question_.trough_within) return;
+  // By the clock of the host that stamped the cycles.
+  const WallTime now = profile.taken;
+  const auto deadline = now + std::chrono::duration_cast<WallTime>(*question_.trough_within);
+  const auto trough = policy::next_trough(profile.cycles, now - kTroughIsFresh, deadline);
+  if (!trough) {
+    moment_ = " No trough of its writing is known.";
+    return;
+  }
+  profile.cycles = policy::cycles_of(profile.cycles, *trough);
+  const auto until = std::chrono::duration_cast<std::chrono::seconds>(trough->at - now).count();
+  moment_ = until <= 0
+                ? " It is in a trough of its writing."
+                : " The next trough of its writing begins in " + std::to_string(until) + " s.";
 }
 
 std::vector<policy::Offer> ForecastMaker::offers() const {
@@ -171,6 +232,9 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
         out.destination = question_.destination;
         out.policy = question_.policy;
         out.profile = *profile_;
+        auto last = reader.forecasts(question_.vm.id, 1);
+        if (!last) return last.error();
+        if (!last->empty()) recall(last->front(), question_.vm, out.profile);
         out.link = *link_;
         out.vcpus = question_.vm.vcpus;
         out.offers = offers();
@@ -192,7 +256,7 @@ void ForecastMaker::compute(policy::ForecastInput input) {
         out.source = input.source;
         out.destination = input.destination;
         out.policy = input.policy;
-        out.profile = input.profile;
+        out.profile = *self->profile_;
         out.link = input.link;
         out.has_job = input.job.has_value();
         if (input.job) out.program = input.job->program;
@@ -201,7 +265,7 @@ void ForecastMaker::compute(policy::ForecastInput input) {
         out.sending = verdict.sending;
         out.sending.allow_post_copy =
             input.policy.time_limit && input.policy.at_limit == LimitAction::PostCopy;
-        out.reason = verdict.reason;
+        out.reason = verdict.reason + self->moment_;
         inbox->post([self, out] {
           if (!self->then_) return;
           Forecast made = out;

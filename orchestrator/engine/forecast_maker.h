@@ -20,6 +20,9 @@ struct ForecastQuestion {
   /// How old a measurement of the link may be. A move begins with a fresh one: a burst is nothing
   /// beside it, and a link may have changed.
   std::chrono::nanoseconds link_age{0};
+  /// Of the trough that it is in, or else of the next one that begins within this time, if there is
+  /// one.
+  std::optional<Seconds> trough_within = {};
 };
 
 class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {
@@ -36,9 +39,11 @@ class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {
 
   void begin();
   void ask_source();
+  void ask_memory(const std::shared_ptr<Driver>& driver);
   void ask_destination();
   void ask_link();
   void gathered();
+  void take_trough(MemoryProfile& profile);
   void compute(policy::ForecastInput input);
   Result<policy::ForecastInput> input() const;
   std::vector<policy::Offer> offers() const;
@@ -53,6 +58,7 @@ class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {
   std::optional<HostFacts> destination_;
   std::optional<MemoryProfile> profile_;
   std::optional<LinkMeasurement> link_;
+  std::string moment_;  // of which trough it is, in a sentence
 };
 
 }  // namespace mare::engine

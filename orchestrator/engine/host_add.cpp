@@ -42,6 +42,7 @@ class HostAdd final : public Task {
     host.strategies = facts->strategies;
     host.dirty_log = facts->dirty_log;
     host.dirty_log_why = facts->dirty_log_why;
+    host.migration_tls = facts->migration_tls;
     host.added = clock().wall_now();
     host.last_seen = host.added;
     const std::string note =

@@ -112,6 +112,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           row->strategies = facts->strategies;
           row->dirty_log = facts->dirty_log;
           row->dirty_log_why = facts->dirty_log_why;
+          row->migration_tls = facts->migration_tls;
           row->last_seen = context_.ports.clock.wall_now();
           (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
         });
@@ -142,7 +143,10 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
   if (!rows) return;
   const auto held = [&](const VmId& id) {
     return std::any_of(rows->unfinished.begin(), rows->unfinished.end(), [&](const Operation& o) {
-      return o.target == id.value && to_string(o.kind).starts_with("vm.");
+      // A migration that waits for its turn has touched nothing, and may wait for long.
+      const bool waits =
+          o.kind == OperationKind::VmMigrate && o.state == to_string(MigrationState::Planned);
+      return o.target == id.value && to_string(o.kind).starts_with("vm.") && !waits;
     });
   };
   for (const auto& vm : rows->vms) {

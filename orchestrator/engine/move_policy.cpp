@@ -27,14 +27,28 @@ std::string word(const json& from, const char* name) {
 
 }  // namespace
 
-std::string text_of(const MovePolicy& policy, bool force) {
+std::string text_of(const MovePolicy& policy, bool force, const Timing& timing) {
   json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
   if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
   if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  if (policy.drop_page_cache) out["drop_page_cache"] = true;
   if (force) out["force"] = true;
+  if (timing.moment != Moment::Now) {
+    out["moment"] = to_string(timing.moment);
+    out["within_s"] = timing.within.count();
+  }
   return out.dump();
+}
+
+Timing timing_from(const std::string& text) {
+  Timing out;
+  const json from = json::parse(text, nullptr, false);
+  if (!from.is_object()) return out;
+  out.moment = moment_from(word(from, "moment")).value_or(out.moment);
+  out.within = Seconds{number<double>(from, "within_s").value_or(out.within.count())};
+  return out;
 }
 
 bool is_forced(const std::string& text) {
@@ -56,10 +70,14 @@ MovePolicy move_policy_from(const std::string& text) {
     out.downtime_limit = Milliseconds{*limit};
   }
   if (auto limit = number<double>(from, "time_limit_s")) out.time_limit = Seconds{*limit};
+  out.drop_page_cache = from.value("drop_page_cache", json(false)) == json(true);
   return out;
 }
 
 Status check(const MovePolicy& policy) {
+  if (policy.priority == Priority::Manual && !policy.strategy) {
+    return field_error("priority", "'manual' leaves the choice to you", "name a strategy");
+  }
   if (policy.bandwidth_limit && policy.bandwidth_limit->value < kLeastBandwidth) {
     return field_error("bandwidth_limit_bytes_per_s",
                        "a bandwidth limit under 1 MiB/s can't be set",
@@ -88,6 +106,13 @@ Status check(const MovePolicy& policy) {
                        "choose stop-and-copy or cancel, or another strategy");
   }
   return ok_status();
+}
+
+Status check(const Timing& timing) {
+  if (timing.within.count() >= 1 && timing.within.count() <= kMostTime_s) return ok_status();
+  return field_error("within_s",
+                     "a trough can't be waited for " + std::to_string(timing.within.count()) + " s",
+                     "give 1 to 86400");
 }
 
 Sending sending_for(const MovePolicy& policy) {

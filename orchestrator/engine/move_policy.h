@@ -9,13 +9,15 @@
 namespace mare::engine {
 
 /// JSON; what it does not hold reads as the default.
-std::string text_of(const MovePolicy& policy, bool force = false);
+std::string text_of(const MovePolicy& policy, bool force = false, const Timing& timing = {});
+Timing timing_from(const std::string& text);
 /// Was the request to go on also when the forecast is against it?
 bool is_forced(const std::string& text);
 MovePolicy move_policy_from(const std::string& text);
 
 /// InvalidArgument names the field of the request that can't be granted.
 Status check(const MovePolicy& policy);
+Status check(const Timing& timing);
 
 /// The strategy that the policy names, plain pre-copy if it names none, with usual knobs.
 Sending sending_for(const MovePolicy& policy);

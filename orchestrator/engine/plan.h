@@ -21,12 +21,15 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
 Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastRequest& request,
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context,
-                       const DrainForecastRequest& request);
+                       const DrainForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
 
 /// A host that can take this running VM: the wanted one, or the one that placement chooses.
 Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
                                 const std::optional<HostId>& wanted, Strategy strategy);
+/// Unfinished jobs that have ranks on a VM.
+Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm);
 /// Hosts for all VMs of a host that is to be emptied, in the order of its VMs; an error if it can't
 /// be.
 Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const HostId& host);
@@ -36,6 +39,10 @@ Error wrong_state(const Vm& vm, const std::string& wanted);
 Result<std::vector<policy::Room>> rooms_now(const store::Reader& reader,
                                             const std::vector<HostId>& allowed,
                                             const std::optional<HostId>& except);
+
+/// The hosts that encrypt migrations as this one does, itself among them: only they can take its
+/// VMs.
+Result<std::vector<HostId>> encrypting_alike(const store::Reader& reader, const Host& source);
 
 /// 1 to 32 of a-z, 0-9 and '-', beginning with a letter: it becomes a host name, a file name and a
 /// URL.

@@ -17,6 +17,16 @@ Status check_name(const std::string& field, const std::string& name) {
                      "use 1 to 32 of a-z, 0-9 and '-', beginning with a letter");
 }
 
+Result<std::vector<HostId>> encrypting_alike(const store::Reader& reader, const Host& source) {
+  auto hosts = reader.hosts();
+  if (!hosts) return hosts.error();
+  std::vector<HostId> out;
+  for (const auto& host : *hosts) {
+    if (host.migration_tls == source.migration_tls) out.push_back(host.id);
+  }
+  return out;
+}
+
 Result<std::vector<policy::Room>> rooms_now(const store::Reader& reader,
                                             const std::vector<HostId>& allowed,
                                             const std::optional<HostId>& except) {

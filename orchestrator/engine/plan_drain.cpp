@@ -1,26 +1,15 @@
 // plan.drain: what emptying a host would cost. A child forecasts the move of each of its VMs;
 // nothing moves.
-#include <array>
-#include <cstdio>
 #include <set>
 
 #include "orchestrator/engine/children.h"
-#include "orchestrator/engine/past_moves.h"
-#include "orchestrator/policy/move_plan.h"
+#include "orchestrator/engine/drain_plan.h"
 
 namespace mare::engine {
 namespace {
 
 // As many as a forecast's patience bears that wait for each other's bursts.
 constexpr std::size_t kAtOnce = 4;
-// As host.drain does it: one after the other.
-constexpr policy::MoveCaps kDrainCaps{1, 1};
-
-std::string seconds_text(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g s", value);
-  return text.data();
-}
 
 class PlanDrain final : public Task {
  public:
@@ -66,7 +55,7 @@ class PlanDrain final : public Task {
     }
     if (running > 0) return;  // their ends bring us back
     if (!trouble.empty()) return give_up(make_error(Code::FailedPrecondition, trouble));
-    sum_up(*children);
+    sum_up();
   }
 
   /// True when there is still something to wait for.
@@ -92,44 +81,13 @@ class PlanDrain final : public Task {
     return waits;
   }
 
-  void sum_up(const std::vector<Operation>& children) {
-    auto forecasts = query<std::vector<Forecast>>(
-        store(), [&](const store::Reader& reader) -> Result<std::vector<Forecast>> {
-          std::vector<Forecast> out;
-          for (const auto& child : children) {
-            auto one = reader.forecast(child.id);
-            if (!one) return one.error();
-            out.push_back(std::move(*one));
-          }
-          return out;
-        });
-    if (!forecasts) return again();
+  void sum_up() {
+    auto plan = query<DrainPlan>(store(), [&](const store::Reader& reader) {
+      return read_drain_plan(reader, operation().id, settings().move_caps);
+    });
+    if (!plan) return again();
     finish(to_string(PlanDrainEvent::AllMade), to_string(PlanDrainState::Done), Outcome::Succeeded,
-           in_words(*forecasts));
-  }
-
-  static std::string in_words(const std::vector<Forecast>& forecasts) {
-    if (forecasts.empty()) return "there is no VM to move";
-    std::vector<policy::WantedMove> moves;
-    std::string stay;
-    double bytes = 0;
-    for (const auto& forecast : forecasts) {
-      const auto* said = forecast.choice ? forecast_of(forecast, *forecast.choice) : nullptr;
-      if (said == nullptr) {
-        stay += (stay.empty() ? "" : ", ") + forecast.vm.value;
-        continue;
-      }
-      moves.push_back({forecast.vm, forecast.source, forecast.destination, std::nullopt, *said});
-      bytes += said->sent_bytes.value;
-    }
-    const auto plan = policy::plan_moves(moves, kDrainCaps);
-    std::string out = std::to_string(moves.size()) +
-                      (moves.size() == 1 ? " VM" : " VMs, one after the other,") +
-                      " would move in " + seconds_text(plan.duration_s) + " with " +
-                      std::to_string(static_cast<long long>(bytes / 1e6)) + " MB and " +
-                      seconds_text(plan.added_job_time_s) + " of added job time";
-    if (!stay.empty()) out += "; not to be moved: " + stay;
-    return out;
+           in_words(*plan));
   }
 
   void give_up(const Error& error) {

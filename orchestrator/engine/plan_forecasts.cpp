@@ -11,7 +11,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.vm);
   if (!vm) return vm.error();
-  if (auto good = check(request.policy); !good) return good.error();
+  auto pool = tx.pool(vm->pool);
+  if (!pool) return pool.error();
+  const MovePolicy policy = changed(pool->move_policy, request.policy);
+  if (auto good = check(policy); !good) return good.error();
+  if (auto good = check(request.timing); !good) return good.error();
   // Its own noun lets it run beside a job, but a VM that is on its way tells nothing.
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
@@ -24,9 +28,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
   if (vm->state != VmState::Running) return wrong_state(*vm, "running");
   // The forecast itself tells which strategies a host lacks, so the one that all have will do here.
   auto destination = find_destination(tx, *vm, request.destination,
-                                      request.policy.strategy.value_or(Strategy::StopAndCopy));
+                                      policy.strategy.value_or(Strategy::StopAndCopy));
   if (!destination) return destination.error();
-  nlohmann::json text = nlohmann::json::parse(text_of(request.policy));
+  nlohmann::json text = nlohmann::json::parse(text_of(policy, false, request.timing));
   text["destination"] = destination->value;
   Operation draft;
   draft.kind = OperationKind::ForecastMake;
@@ -37,12 +41,14 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
 }
 
 Result<Operation> plan(store::Transaction& tx, Context& context,
-                       const DrainForecastRequest& request) {
+                       const DrainForecastRequest& request,
+                       const std::optional<OperationId>& parent) {
   auto places = find_destinations(tx, request.id);
   if (!places) return places.error();
   Operation draft;
   draft.kind = OperationKind::PlanDrain;
   draft.target = request.id.value;
+  draft.parent = parent;
   return insert_operation(tx, context.ports.clock, draft);
 }
 

@@ -66,7 +66,9 @@ Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const
   if (!vms) return vms.error();
   std::vector<Bytes> sizes;
   for (const auto& vm : *vms) sizes.push_back(vm.memory);
-  auto rooms = rooms_now(reader, {}, id);
+  auto alike = encrypting_alike(reader, *host);
+  if (!alike) return alike.error();
+  auto rooms = rooms_now(reader, *alike, id);
   if (!rooms) return rooms.error();
   auto places = policy::place_all(*rooms, sizes);
   if (!places) return places.error().during("host '" + id.value + "' can't be drained");

@@ -1,5 +1,6 @@
 #include <set>
 
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/spec.h"
 
@@ -72,6 +73,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
     return error;
   }
   if (auto fits = check_shape(request, *image); !fits) return fits.error();
+  const MovePolicy move_policy = changed({}, request.move_policy);
+  if (auto good = check(move_policy); !good) return good.error();
   for (const auto& host : request.hosts) {
     auto row = tx.host(host);
     if (row) continue;
@@ -97,6 +100,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   pool.vcpus = request.vcpus;
   pool.token = make_hex(context.ports.rng, 16);
   pool.hosts = request.hosts;
+  pool.move_policy = move_policy;
   pool.created = context.ports.clock.wall_now();
   auto kept = put_pool(tx, context.ports.clock, pool, "pool.created");
   if (!kept) return kept.error();

@@ -11,14 +11,18 @@ std::string mib(Bytes bytes) {
   return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
 }
 
-/// Jobs that have ranks on a VM.
-Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
-  auto jobs = reader.unfinished_jobs_of(vm.pool);
-  if (!jobs) return jobs.error();
-  std::erase_if(*jobs, [&](const Job& job) {
-    return std::find(job.vms.begin(), job.vms.end(), vm.id) == job.vms.end();
-  });
-  return jobs;
+/// A VM that runs nowhere is sent by nobody.
+Status check_encryption(const store::Reader& reader, const Vm& vm, const Host& destination) {
+  if (!vm.host) return ok_status();
+  auto source = reader.host(*vm.host);
+  if (!source) return source.error();
+  if (source->migration_tls == destination.migration_tls) return ok_status();
+  const Host& with = source->migration_tls ? *source : destination;
+  const Host& without = source->migration_tls ? destination : *source;
+  return make_error(
+      Code::FailedPrecondition,
+      "host '" + with.id.value + "' encrypts migrations, host '" + without.id.value + "' does not",
+      "start both agents with --migration-tls, or both without");
 }
 
 /// Is this host fit to receive a running VM?
@@ -46,6 +50,7 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
                       "host '" + destination.value + "' is " + std::string(to_string(host->admin)),
                       "take it into use with 'mare host activate " + destination.value + "'");
   }
+  if (auto alike = check_encryption(reader, vm, *host); !alike) return alike;
   auto rooms = rooms_now(reader, {destination}, {});
   if (!rooms) return rooms.error();
   const Bytes need = vm.memory + host->vm_overhead;
@@ -60,6 +65,15 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
 }
 
 }  // namespace
+
+Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm) {
+  auto jobs = reader.unfinished_jobs_of(vm.pool);
+  if (!jobs) return jobs.error();
+  std::erase_if(*jobs, [&](const Job& job) {
+    return std::find(job.vms.begin(), job.vms.end(), vm.id) == job.vms.end();
+  });
+  return jobs;
+}
 
 Error wrong_state(const Vm& vm, const std::string& wanted) {
   return make_error(Code::FailedPrecondition,
@@ -80,7 +94,9 @@ Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
   }
   std::optional<HostId> destination = wanted;
   if (!destination) {
-    auto rooms = rooms_now(reader, {}, vm.host);
+    auto alike = encrypting_alike(reader, *source);
+    if (!alike) return alike.error();
+    auto rooms = rooms_now(reader, *alike, vm.host);
     if (!rooms) return rooms.error();
     auto chosen = policy::place(*rooms, vm.memory);
     if (!chosen) return chosen.error();
@@ -140,8 +156,12 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
         "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",
         "give 1 to 86400");
   }
-  if (auto good = check(request.policy); !good) return good.error();
-  const Sending sending = sending_for(request.policy);
+  auto pool = tx.pool(vm->pool);
+  if (!pool) return pool.error();
+  const MovePolicy policy = changed(pool->move_policy, request.policy);
+  if (auto good = check(policy); !good) return good.error();
+  if (auto good = check(request.timing); !good) return good.error();
+  const Sending sending = sending_for(policy);
   // Who holds the VM is the better answer than what state that holder has put it into.
   auto holder = tx.unfinished("vm", request.vm.value);
   if (!holder) return holder.error();
@@ -156,9 +176,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   draft.kind = OperationKind::VmMigrate;
   draft.target = request.vm.value;
   draft.parent = parent;
-  draft.request = text_of(request.policy, request.force);
+  draft.request = text_of(policy, request.force, request.timing);
   // What is to be done at the policy's own limit takes time as well.
-  const Seconds longest = request.timeout + request.policy.time_limit.value_or(Seconds{0});
+  const Seconds longest = request.timeout + policy.time_limit.value_or(Seconds{0});
   draft.deadline = context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(longest);
   auto accepted = insert_operation(tx, context.ports.clock, draft);  // Conflict if it is held
   if (!accepted) return accepted.error();
@@ -168,8 +188,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
   migration.vm = vm->id;
   migration.source = *vm->host;
   migration.destination = *destination;
-  migration.bandwidth_limit = request.policy.bandwidth_limit;
-  migration.downtime_limit = request.policy.downtime_limit;
+  migration.bandwidth_limit = policy.bandwidth_limit;
+  migration.downtime_limit = policy.downtime_limit;
   migration.sending = sending;
   migration.memory_total = vm->memory;
   migration.remaining = vm->memory;

@@ -28,7 +28,8 @@ struct PoolCreateRequest {
   int size = 1;
   Bytes memory = mebibytes(192);
   int vcpus = 1;
-  std::vector<HostId> hosts;  // placement limited to these; empty: all
+  std::vector<HostId> hosts;      // placement limited to these; empty: all
+  PolicyChange move_policy = {};  // against the default
 };
 struct PoolDeleteRequest {
   PoolId id;
@@ -45,15 +46,17 @@ struct VmStopRequest {
 struct MigrateRequest {
   VmId vm;
   std::optional<HostId> destination;  // none: placement decides
-  MovePolicy policy;
-  Seconds timeout{600};  // then it is cancelled and the VM stays at the source
-  bool force = false;    // also when the forecast says that it had better not move
+  PolicyChange policy;                // against the pool's
+  Seconds timeout{600};               // then it is cancelled and the VM stays at the source
+  bool force = false;                 // also when the forecast says that it had better not move
+  Timing timing = {};
 };
 /// What a migration would cost.
 struct ForecastRequest {
   VmId vm;
   std::optional<HostId> destination;  // none: placement decides
-  MovePolicy policy;
+  PolicyChange policy;                // against the pool's
+  Timing timing = {};                 // a trough: what it would cost then
 };
 /// What a drain would cost.
 struct DrainForecastRequest {

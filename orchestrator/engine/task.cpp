@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "orchestrator/engine/move_slots.h"
+
 namespace mare::engine {
 
 std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
@@ -51,6 +53,14 @@ void Task::after(std::chrono::nanoseconds delay, std::function<void()> what) {
   });
 }
 
+std::function<void()> Task::later(std::function<void()> what) {
+  return [inbox = context_.inbox, guard = guard_here(), what = std::move(what)] {
+    inbox->post([guard, what] {
+      if (guard()) what();
+    });
+  };
+}
+
 void Task::again(std::chrono::nanoseconds delay) {
   after(delay, [this] {
     ++epoch_;
@@ -62,7 +72,15 @@ bool Task::commit(std::string_view event, std::string_view to, const std::string
                   const Also& also) {
   Operation updated = operation_;
   updated.state = to;
+  updated.reason.clear();  // why it waited
   if (updated.started.count() == 0) updated.started = clock().wall_now();
+  return write(std::move(updated), event, detail, also);
+}
+
+bool Task::wait_because(std::string_view event, const std::string& reason,
+                        const std::string& detail, const Also& also) {
+  Operation updated = operation_;
+  updated.reason = reason;
   return write(std::move(updated), event, detail, also);
 }
 
@@ -89,6 +107,7 @@ bool Task::finish(std::string_view event, std::string_view to, Outcome outcome,
   if (to_string(operation_.kind).starts_with("vm.")) {
     context_.settled[VmId{operation_.target}] = clock().now();
   }
+  context_.slots->leave(operation_.id);
   context_.tasks.erase(operation_.id);
   if (operation_.parent) {
     const auto parent = context_.tasks.find(*operation_.parent);

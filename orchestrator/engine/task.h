@@ -41,9 +41,15 @@ class Task : public std::enable_shared_from_this<Task> {
   /// was not changed, and enter() is called again in a second. Continue only on true.
   bool commit(std::string_view event, std::string_view to, const std::string& detail,
               const Also& also = {});
+  /// Commits, without a transition, why it does not go on yet; "" when it does. Shown as its
+  /// reason.
+  bool wait_because(std::string_view event, const std::string& reason, const std::string& detail,
+                    const Also& also = {});
   /// Commits the last transition. The task is gone afterwards.
   bool finish(std::string_view event, std::string_view to, Outcome outcome,
               const std::string& reason, const std::string& error_code = {}, const Also& also = {});
+  /// From the next commit on. What it waited before its beginning counts for nothing.
+  void set_deadline(WallTime deadline) { operation_.deadline = deadline; }
   /// Keeps a fraction of work done, 0 to 1. May be lost.
   void progress(double fraction);
   void save_progress();
@@ -82,6 +88,8 @@ class Task : public std::enable_shared_from_this<Task> {
       if (guard()) then(std::move(answer));
     };
   }
+  /// The same whenever it is called, from this thread.
+  std::function<void()> later(std::function<void()> what);
   /// Enters the state again in a while.
   void again(std::chrono::nanoseconds delay = std::chrono::seconds{1});
 

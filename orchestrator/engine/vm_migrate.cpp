@@ -11,7 +11,7 @@ void VmMigrate::enter(bool recovered) {
   if (!load()) return again();
   switch (state()) {
     case State::Planned:
-      return forecast_first();
+      return choose_moment();
     case State::Reserved:
       return prepare();
     case State::PreCopying:
@@ -32,7 +32,7 @@ void VmMigrate::enter(bool recovered) {
 }
 
 void VmMigrate::on_cancel() {
-  // The forecast that is being made is not waited for.
+  // Neither its turn nor the forecast that is being made is waited for.
   if (state() == State::Planned) return refuse(make_error(Code::Cancelled, "cancelled"));
   // Before the source is known to send, a cancel could overtake the beginning and be lost: the
   // first poll asks for it then.
@@ -99,6 +99,11 @@ void VmMigrate::reserve() {
     Vm moving = vm_;
     moving.state = VmState::Migrating;
     if (auto done = put_vm(tx, clock(), moving); !done) return done;
+    // Since it was asked for, jobs may have come and gone.
+    auto jobs = jobs_on(tx, vm_);
+    if (!jobs) return jobs.error();
+    migration_.jobs.clear();
+    for (const auto& job : *jobs) migration_.jobs.push_back(job.id);
     if (auto done = keep_forecast(tx); !done) return done;
     return tx.reserve(
         {operation().id, migration_.destination, vm_.memory + rooms->front().vm_overhead});

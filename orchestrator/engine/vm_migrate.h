@@ -5,9 +5,9 @@
 // changes in the same transaction that enters Committed, or PostCopying, and nothing else changes
 // it. A copy elsewhere is ended, never resumed.
 //
-// vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp: up to the sending.
-// vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is true, and the ways
-// back. vm_migrate_arrive.cpp: after the switch.
+// vm_migrate_turn.cpp: when it begins. vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp:
+// up to the sending. vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is
+// true, and the ways back. vm_migrate_arrive.cpp: after the switch.
 #pragma once
 
 #include <memory>
@@ -41,6 +41,12 @@ class VmMigrate final : public Task {
   Result<MigrationTicket> ticket();
 
   // Up to the sending: nothing was sent, so a restart just goes on.
+  void choose_moment();
+  void plan_moment(const Result<MemoryProfile>& profile);
+  void await_moment();
+  bool may_wait();
+  void take_turn();
+  void empty_cache();
   void forecast_first();
   void take_up(Result<Forecast> made);
   Status keep_forecast(store::Transaction& tx);
@@ -119,6 +125,7 @@ class VmMigrate final : public Task {
   bool paused_ = false;   // the source's copy was seen paused
   double best_ = 0;
   Microseconds sent_for_{0};  // as the source told last
+  WallTime paused_at_{0};     // as the source told; 0: not seen, or before a restart
   int looks_ = 0;
   std::optional<MonotonicTime> silent_since_;
   std::optional<MonotonicTime> looking_since_;

@@ -55,6 +55,12 @@ void VmMigrate::announce() {
 
 void VmMigrate::arrived(const ArrivalReport& report) {
   migration_.downtime_hypervisor = report.downtime;
+  // Of a post-copy no hypervisor tells how long nobody ran. By two hosts' clocks, so only where
+  // there is nothing better, and if it can be true.
+  const bool told = report.downtime && report.downtime->count() > 0;
+  if (!told && paused_at_.count() != 0 && report.resumed_at > paused_at_) {
+    migration_.downtime_hypervisor = report.resumed_at - paused_at_;
+  }
   migration_.total_time = report.total_time;
   // Of a post-copy no hypervisor tells at the destination how long it took.
   if (!report.total_time && sent_for_.count() > 0) migration_.total_time = sent_for_;

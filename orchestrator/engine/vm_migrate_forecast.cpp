@@ -11,8 +11,9 @@ namespace mare::engine {
 void VmMigrate::forecast_first() {
   if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
   if (vm_.state != VmState::Running || !vm_.host) return reserve();  // which says what is wrong
-  ForecastMaker::make(context_, {operation().id, vm_, migration_.destination, policy_, {}},
-                      guarded<Result<Forecast>>([this](Result<Forecast> made) {
+  ForecastQuestion question{operation().id, vm_, migration_.destination, policy_};
+  if (timing_from(operation().request).moment == Moment::Trough) question.trough_within.emplace(0);
+  ForecastMaker::make(context_, question, guarded<Result<Forecast>>([this](Result<Forecast> made) {
                         // Some seconds may have passed.
                         if (!load()) return again();
                         take_up(std::move(made));
@@ -27,7 +28,9 @@ void VmMigrate::take_up(Result<Forecast> made) {
   }
   forecast_ = std::move(*made);
   if (forecast_->choice) {
-    if (!policy_.strategy) migration_.sending = forecast_->sending;
+    // Also when the strategy was named: the forecast is of these settings of it.
+    const bool its_own = !policy_.strategy || *policy_.strategy == forecast_->sending.strategy;
+    if (its_own) migration_.sending = forecast_->sending;
     return reserve();
   }
   if (is_forced(operation().request)) return reserve();
@@ -43,8 +46,8 @@ void VmMigrate::take_up(Result<Forecast> made) {
 
 /// What goes into the transaction that reserves.
 Status VmMigrate::keep_forecast(store::Transaction& tx) {
-  if (!forecast_) return ok_status();
   if (auto done = tx.put(migration_); !done) return done;
+  if (!forecast_) return ok_status();
   return put_forecast(tx, clock(), *forecast_);
 }
 

@@ -130,6 +130,7 @@ void VmMigrate::keep(const OutgoingStatus& status) {
   sent_for_ = status.elapsed;
   migration_.remaining = status.remaining;
   paused_ = paused_ || status.paused_at.count() != 0;
+  if (status.paused_at.count() != 0) paused_at_ = status.paused_at;
   const double total = static_cast<double>(migration_.memory_total.count);
   const double left = static_cast<double>(status.remaining.count);
   // Remaining grows again with every round; a bar that went back would be worse than one that

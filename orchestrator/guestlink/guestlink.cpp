@@ -107,6 +107,15 @@ class GuestLink final : public GuestPort {
     return ok_status();
   }
 
+  Result<Bytes> drop_cache(const GuestAddress& guest) override {
+    auto reply = ask(guest, MARE_GUEST_VERB_DROPCACHE, {});
+    if (reply) return kib(reply->answer, "freed_kib");
+    if (reply.error().code != Code::InvalidArgument) return reply.error();
+    return make_error(Code::Unsupported,
+                      "the guest daemon of '" + guest.vm.value + "' can't drop its page cache",
+                      "build the image with this version of Maré");
+  }
+
   Status power_off(const GuestAddress& guest) override {
     auto reply = ask(guest, MARE_GUEST_VERB_POWEROFF, {});
     if (!reply) return reply.error();

@@ -32,6 +32,7 @@ struct Host {
   std::vector<Strategy> strategies = {};  // that it can take part in, as either end
   std::string dirty_log = {};             // how it watches the memory of VMs; "" if it can't
   std::string dirty_log_why = {};         // and then why not
+  bool migration_tls = false;             // it sends and takes encrypted pages only
 };
 
 struct Pool {
@@ -44,6 +45,7 @@ struct Pool {
   std::string token;          // shared by the pool's guests; never shown by the API
   std::vector<HostId> hosts;  // placement limited to these; empty: all
   WallTime created{0};
+  MovePolicy move_policy = {};  // of its VMs, unless a migration states something else
 };
 
 struct Vm {
@@ -143,6 +145,7 @@ struct Migration {
   int announcements = 0;                       // frames sent
   WallTime switched{0};                        // when the destination's copy ran
   std::vector<JobId> jobs;                     // running on the VM at the time
+  WallTime planned{0};                         // when it was to begin; 0: at once
 };
 
 /// Anything worth telling, in order; `/events` streams these.

@@ -30,6 +30,10 @@ constexpr std::array kLimitActionNames{
     Name<LimitAction>{LimitAction::StopAndCopy, "stop-and-copy"},
     Name<LimitAction>{LimitAction::PostCopy, "post-copy"},
 };
+constexpr std::array kMomentNames{
+    Name<Moment>{Moment::Now, "now"},
+    Name<Moment>{Moment::Trough, "trough"},
+};
 static_assert(kStrategyNames.size() == kStrategies);
 
 template <typename Table, typename T>
@@ -68,6 +72,46 @@ std::string_view to_string(LimitAction action) {
 }
 std::optional<LimitAction> limit_action_from(std::string_view text) {
   return value_of(kLimitActionNames, text);
+}
+
+std::string_view to_string(Moment moment) {
+  return name_of(kMomentNames, moment);
+}
+std::optional<Moment> moment_from(std::string_view text) {
+  return value_of(kMomentNames, text);
+}
+
+PolicyChange default_policy() {
+  const MovePolicy usual;
+  PolicyChange out;
+  out.priority = usual.priority;
+  out.strategy.emplace();
+  out.bandwidth_limit.emplace();
+  out.downtime_limit.emplace();
+  out.time_limit.emplace();
+  out.at_limit = usual.at_limit;
+  out.drop_page_cache = usual.drop_page_cache;
+  return out;
+}
+
+MovePolicy changed(MovePolicy policy, const PolicyChange& change) {
+  const bool was_manual = policy.priority == Priority::Manual;
+  if (change.priority) {
+    policy.priority = *change.priority;
+    if (policy.priority != Priority::Manual) policy.strategy.reset();
+  }
+  if (change.strategy) {
+    policy.strategy = *change.strategy;
+    if (policy.strategy) policy.priority = Priority::Manual;
+    // Nobody names one any more, and nobody said by what else it is to be chosen.
+    if (!policy.strategy && !change.priority && was_manual) policy.priority = MovePolicy{}.priority;
+  }
+  if (change.bandwidth_limit) policy.bandwidth_limit = *change.bandwidth_limit;
+  if (change.downtime_limit) policy.downtime_limit = *change.downtime_limit;
+  if (change.time_limit) policy.time_limit = *change.time_limit;
+  if (change.at_limit) policy.at_limit = *change.at_limit;
+  if (change.drop_page_cache) policy.drop_page_cache = *change.drop_page_cache;
+  return policy;
 }
 
 }  // namespace mare

@@ -113,6 +113,32 @@ struct MovePolicy {
   std::optional<Milliseconds> downtime_limit;
   std::optional<Seconds> time_limit;
   LimitAction at_limit = LimitAction::Cancel;
+  bool drop_page_cache = false;  // the guest gives it back before the move
+};
+
+/// Some fields of a policy; those that it does not state stay as they are. An optional in an
+/// optional: that field is stated, and it may be stated to be none.
+struct PolicyChange {
+  std::optional<Priority> priority;
+  std::optional<std::optional<Strategy>> strategy;
+  std::optional<std::optional<BytesPerSecond>> bandwidth_limit;
+  std::optional<std::optional<Milliseconds>> downtime_limit;
+  std::optional<std::optional<Seconds>> time_limit;
+  std::optional<LimitAction> at_limit;
+  std::optional<bool> drop_page_cache;
+};
+/// States every field, as a policy has it that nobody stated.
+PolicyChange default_policy();
+/// A stated strategy makes the priority Manual; another priority drops the strategy.
+MovePolicy changed(MovePolicy policy, const PolicyChange& change);
+
+/// When a move begins.
+enum class Moment : std::uint8_t { Now, Trough };
+std::string_view to_string(Moment moment);  // "now", "trough"
+std::optional<Moment> moment_from(std::string_view text);
+struct Timing {
+  Moment moment = Moment::Now;
+  Seconds within{600};  // Trough: no later than this after it was asked for
 };
 
 /// What came of a move that was forecast.

@@ -12,6 +12,10 @@ namespace {
 // Weight of what was known before, in moves.
 constexpr double kPriorMoves = 1.5;
 constexpr double kPriorSpreadMoves = 4;
+// The slope of time over the model's time needs moves of different sizes to be seen at all.
+constexpr double kPriorSlopeMoves = 4;
+constexpr double kOtherSize = 1.2;
+constexpr std::size_t kEnoughMoves = 5;
 // Older ones tell of another load, another version.
 constexpr std::size_t kMostMoves = 40;
 // Beyond these something else went wrong than the model.
@@ -43,7 +47,8 @@ bool paused(Strategy strategy) {
 }
 
 bool by_factor(Quantity quantity, Strategy strategy) {
-  return quantity == Quantity::TotalTime || quantity == Quantity::SentBytes || paused(strategy);
+  if (quantity == Quantity::TotalTime) return false;
+  return quantity == Quantity::SentBytes || paused(strategy);
 }
 
 /// What the model said before corrections of its day; without a record of that, what was said.
@@ -57,10 +62,14 @@ struct Pair {
   double actual = 0;
 };
 
-std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
+/// Newest first. What a move costs beside its pages is much the same for all strategies, so where
+/// there is no move of this one, `any` strategy's tell something of its time.
+std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
+                         bool any) {
   std::vector<Pair> out;
   for (auto move = past.rbegin(); move != past.rend() && out.size() < kMostMoves; ++move) {
-    if (move->forecast.strategy != place.strategy || !move->forecast.converges) continue;
+    if (!any && move->forecast.strategy != place.strategy) continue;
+    if (!move->forecast.converges) continue;
     const auto actual = outcome_of(*move, quantity);
     const double model = model_of(estimate_of(move->forecast, quantity));
     if (!actual || !std::isfinite(*actual) || !(model >= 0)) continue;
@@ -68,6 +77,25 @@ std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, 
     out.push_back({&*move, model, *actual});
   }
   return out;
+}
+
+/// Theil and Sen's slope: the median over pairs of moves of different sizes, near 1 while there are
+/// few of them.
+double slope_of(const std::vector<Pair>& pairs) {
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    for (std::size_t j = i + 1; j < pairs.size(); ++j) {
+      const auto& [less, more] = std::minmax(
+          pairs[i], pairs[j], [](const Pair& a, const Pair& b) { return a.model < b.model; });
+      if (!(more.model > kOtherSize * less.model)) continue;
+      slopes.push_back((more.actual - less.actual) / (more.model - less.model));
+    }
+  }
+  if (slopes.empty()) return 1;
+  // So many moves would make that many pairs.
+  const double n = std::sqrt(2 * static_cast<double>(slopes.size()));
+  const double slope = std::clamp(median(slopes), kLeastFactor, kMostFactor);
+  return (n * slope + kPriorSlopeMoves) / (n + kPriorSlopeMoves);
 }
 
 bool same_hosts(const PastMove& move, const Place& place) {
@@ -132,37 +160,49 @@ std::optional<double> outcome_of(const PastMove& move, Quantity quantity) {
   return move.added_job_time_s;
 }
 
-Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
-  const bool factor = by_factor(quantity, place.strategy);
-  const auto pairs = usable(past, place, quantity);
-  double known = 0;  // log of the factor, or the offset
-  for (int level = 0; level <= 2; ++level) {
-    std::vector<double> off;
-    for (const auto& pair : pairs) {
-      if (nearness(*pair.move, place) < level) continue;
-      off.push_back(factor
-                        ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
-                        : pair.actual - pair.model);
-    }
-    const double n = static_cast<double>(off.size());
-    if (!off.empty()) known = (n * median(off) + kPriorMoves * known) / (n + kPriorMoves);
-  }
-  Correction out;
-  (factor ? out.factor : out.offset) = factor ? std::exp(known) : known;
-  // The spread is that of the nearest moves, once there are enough of them to tell.
-  std::vector<Pair> near = pairs;
+namespace {
+
+/// The nearest moves, once there are enough of them to tell.
+std::vector<Pair> nearest(const std::vector<Pair>& pairs, const Place& place) {
   for (int level = 2; level >= 1; --level) {
     std::vector<Pair> here;
     for (const auto& pair : pairs) {
       if (nearness(*pair.move, place) >= level) here.push_back(pair);
     }
-    if (here.size() >= 5) {
-      near = here;
-      break;
+    if (here.size() >= kEnoughMoves) return here;
+  }
+  return pairs;
+}
+
+}  // namespace
+
+Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
+  const bool factor = by_factor(quantity, place.strategy);
+  const bool line = quantity == Quantity::TotalTime;
+  const auto pairs = usable(past, place, quantity, false);
+  Correction out;
+  if (line) out.factor = slope_of(pairs);
+  double known = 0;  // log of the factor, or the offset
+  const auto weigh = [&](const std::vector<Pair>& from, int level, double slope) {
+    std::vector<double> off;
+    for (const auto& pair : from) {
+      if (nearness(*pair.move, place) < level) continue;
+      off.push_back(factor
+                        ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
+                        : pair.actual - slope * pair.model);
     }
+    const double n = static_cast<double>(off.size());
+    if (!off.empty()) known = (n * median(off) + kPriorMoves * known) / (n + kPriorMoves);
+  };
+  if (line) weigh(usable(past, place, quantity, true), 0, 1);
+  for (int level = 0; level <= 2; ++level) weigh(pairs, level, out.factor);
+  if (factor) {
+    out.factor = std::exp(known);
+  } else {
+    out.offset = known;
   }
   out.moves = static_cast<int>(pairs.size());
-  spread(out, near, prior_of(quantity));
+  spread(out, nearest(pairs, place), prior_of(quantity));
   return out;
 }
 

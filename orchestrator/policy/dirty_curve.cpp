@@ -25,6 +25,9 @@ constexpr double kPriorCycles = 2;
 // nothing, at worst all of it.
 constexpr double kGuessShare = 0.1;
 constexpr double kGuessWindow = 10;
+// Cycles of one program in one phase differ by less than this factor, or by this many bytes.
+constexpr double kSameKind = 2;
+constexpr double kSameBytes = 2e6;
 
 double seconds(Microseconds span) {
   return std::chrono::duration<double>(span).count();
@@ -64,6 +67,27 @@ std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles) {
   return out;
 }
 
+bool alike(const CycleCurve& a, const CycleCurve& b) {
+  const double x = std::min(a.reach, b.reach);
+  const double less = std::min(a.curve.at(x), b.curve.at(x));
+  const double more = std::max(a.curve.at(x), b.curve.at(x));
+  return more <= kSameKind * less + kSameBytes;
+}
+
+/// Where what is going on now began: the last boundary with no cycle before it like any after it,
+/// as between a program's set-up, or another program, and its work. Phases that come back stay.
+std::size_t begin_of_now(const std::vector<CycleCurve>& cycles) {
+  for (std::size_t at = cycles.size() - 1; at > 0; --at) {
+    bool apart = true;
+    for (std::size_t i = 0; apart && i < at; ++i) {
+      for (std::size_t j = at; apart && j < cycles.size(); ++j)
+        apart = !alike(cycles[i], cycles[j]);
+    }
+    if (apart) return at;
+  }
+  return 0;
+}
+
 /// Where the merged curve gets its knots: where cycles have theirs, thinned.
 std::vector<double> grid_of(const std::vector<CycleCurve>& cycles) {
   std::vector<double> all;
@@ -83,13 +107,22 @@ std::vector<double> grid_of(const std::vector<CycleCurve>& cycles) {
   return out;
 }
 
-/// Unique bytes of the cycles that got that far; empty when fewer than half of them did.
+/// Unique bytes of the cycles that got that far.
 std::vector<double> values_at(const std::vector<CycleCurve>& cycles, double progress) {
   std::vector<double> out;
   for (const auto& cycle : cycles) {
     if (cycle.reach >= progress * (1 - kSameProgress)) out.push_back(cycle.curve.at(progress));
   }
-  if (2 * out.size() < cycles.size()) out.clear();
+  return out;
+}
+
+/// What they wrote between two looks, those that got to the second.
+std::vector<double> steps_between(const std::vector<CycleCurve>& cycles, double from, double to) {
+  std::vector<double> out;
+  for (const auto& cycle : cycles) {
+    if (cycle.reach < to * (1 - kSameProgress)) continue;
+    out.push_back(std::max(0.0, cycle.curve.at(to) - cycle.curve.at(from)));
+  }
   return out;
 }
 
@@ -108,11 +141,21 @@ double with_band(double middle, double spread, Band band) {
 
 std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
   std::vector<Knot> out{{0, 0}};
+  double before = 0;  // the last x, with its middle and its spread as a share of it
+  double middle = 0;
+  double share = kUnknownSpread;
   for (const double x : grid_of(cycles)) {
     const auto values = values_at(cycles, x);
     if (values.empty()) break;
-    const double middle = median(values);
-    out.push_back({x, with_band(middle, spread_of(values, middle), band)});
+    if (2 * values.size() >= cycles.size()) {
+      middle = std::max(middle, median(values));
+      if (middle > 0) share = spread_of(values, middle) / middle;
+    } else {
+      // Most were cut short: the few that went on tell how it goes on, not where it begins.
+      middle += median(steps_between(cycles, before, x));
+    }
+    before = x;
+    out.push_back({x, with_band(middle, share * middle, band)});
   }
   return out;
 }
@@ -127,6 +170,11 @@ std::vector<Knot> guess(double in_use, Band band) {
 
 DirtyCurve::DirtyCurve(std::vector<Knot> knots, double share, double total_bytes)
     : curve_(std::move(knots)), share_(share), total_(total_bytes) {
+  find_wws();
+}
+
+void DirtyCurve::find_wws() {
+  flattens_ = false;
   for (const auto& knot : curve_.knots()) {
     const double here = bytes(knot.x);
     wws_ = here;
@@ -141,20 +189,31 @@ DirtyCurve::DirtyCurve(std::vector<Knot> knots, double share, double total_bytes
 
 DirtyCurve DirtyCurve::from(const MemoryProfile& profile, Band band) {
   const auto total = static_cast<double>(profile.total.count);
-  const auto cycles = curves_of(profile.cycles);
+  auto cycles = curves_of(profile.cycles);
   if (cycles.empty()) {
     DirtyCurve out(guess(static_cast<double>((profile.total - profile.zero).count), band), 1,
                    total);
     out.watched_ = false;
     return out;
   }
+  cycles.erase(cycles.begin(), cycles.begin() + static_cast<std::ptrdiff_t>(begin_of_now(cycles)));
   std::vector<double> shares;
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
-  return DirtyCurve(merge(cycles, band), median(shares), total);
+  DirtyCurve out(merge(cycles, band), median(shares), total);
+  if (band != Band::Middle) {
+    out.middle_ = MonotoneCurve(merge(cycles, Band::Middle));
+    out.band_ = band;
+    out.find_wws();
+  }
+  return out;
 }
 
 double DirtyCurve::bytes(double progress_s) const {
-  return progress_s <= 0 ? 0 : std::min(total_, curve_.at(progress_s));
+  if (progress_s <= 0) return 0;
+  double here = curve_.at(progress_s);
+  if (band_ == Band::Low) here = std::min(here, middle_.at(progress_s));
+  if (band_ == Band::High) here = std::max(here, middle_.at(progress_s));
+  return std::min(total_, here);
 }
 
 double DirtyCurve::progress_for(double wanted) const {

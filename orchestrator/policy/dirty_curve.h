@@ -17,7 +17,8 @@ enum class Band { Low, Middle, High };
 
 class DirtyCurve {
  public:
-  /// Median and spread over the cycles at each progress that at least half of them reached.
+  /// Median and spread over the cycles of the phase that goes on now, at each progress that one of
+  /// them reached. Where most were cut short, the others' steps are added.
   static DirtyCurve from(const MemoryProfile& profile, Band band = Band::Middle);
   /// From knots of progress (s) and unique bytes, for tests and baselines. `share`: vCPU seconds a
   /// second of wall time. Never above total_bytes.
@@ -44,7 +45,12 @@ class DirtyCurve {
   static constexpr double kNever = 1e12;  // s
 
  private:
+  void find_wws();
+
   MonotoneCurve curve_;
+  // An end of the range crosses the middle nowhere, though curves through ordered knots may cross.
+  MonotoneCurve middle_;
+  Band band_ = Band::Middle;
   double share_ = 1;
   double total_ = 0;
   double wws_ = 0;
@@ -56,6 +62,7 @@ class DirtyCurve {
 struct Trough {
   WallTime at{0};
   Seconds period{0};  // the writing repeats after it
+  Seconds lasts{0};   // one cycle of the log: it is not known more exactly
   double bytes = 0;   // written in a window of kTroughWindow then
   double usual = 0;   // and at the median
 };
@@ -66,5 +73,7 @@ inline constexpr double kTroughWindow = 5;  // s of wall time: as the log is rea
 /// `deadline`. None: too short a history, no period, or no trough below 7/10 of the usual.
 std::optional<Trough> next_trough(const std::vector<DirtyCycle>& cycles, WallTime now,
                                   WallTime deadline);
+/// Those cycles that began as far into their period as the trough does: how the VM writes then.
+std::vector<DirtyCycle> cycles_of(const std::vector<DirtyCycle>& cycles, const Trough& trough);
 
 }  // namespace mare::policy

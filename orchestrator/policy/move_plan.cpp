@@ -42,45 +42,30 @@ std::vector<Group> groups_of(const std::vector<WantedMove>& wanted) {
   return out;
 }
 
-struct Load {
-  std::map<HostId, int> leaving;
-  std::map<HostId, int> coming;
-  std::map<HostId, int> at_host;
-  std::map<std::pair<HostId, HostId>, int> link;
+template <typename Key>
+int count_of(const std::map<Key, int>& counts, const Key& key) {
+  const auto found = counts.find(key);
+  return found == counts.end() ? 0 : found->second;
+}
 
-  void add(const WantedMove& move) {
-    ++leaving[move.source];
-    ++coming[move.destination];
-    ++at_host[move.source];
-    ++at_host[move.destination];
-    ++link[{move.source, move.destination}];
-  }
-  bool fits(const WantedMove& move, const MoveCaps& caps) const {
-    return at(at_host, move.source) < std::max(1, caps.per_host) &&
-           at(at_host, move.destination) < std::max(1, caps.per_host) &&
-           at(link, {move.source, move.destination}) < std::max(1, caps.per_link);
-  }
-  /// Moves that share the narrower end; links are full-duplex.
-  int shared_by(const WantedMove& move) const {
-    return std::max(at(leaving, move.source), at(coming, move.destination));
-  }
-  template <typename Key>
-  static int at(const std::map<Key, int>& counts, const Key& key) {
-    const auto found = counts.find(key);
-    return found == counts.end() ? 0 : found->second;
-  }
-};
+bool fits_in(const MoveLoad& load, const WantedMove& move, const MoveCaps& caps) {
+  return load.over(move.source, move.destination, caps).empty();
+}
+
+std::string so_many(int count) {
+  return std::to_string(count) + (count == 1 ? " migration" : " migrations");
+}
 
 using Members = std::vector<std::size_t>;
 
 /// The first wave that has room for all of the group, or else new ones at the end that it fills.
 void place_group(const Group& group, const std::vector<WantedMove>& wanted, const MoveCaps& caps,
-                 std::vector<Members>& waves, std::vector<Load>& loads) {
+                 std::vector<Members>& waves, std::vector<MoveLoad>& loads) {
   for (std::size_t w = 0; w < waves.size(); ++w) {
-    Load tried = loads[w];
+    MoveLoad tried = loads[w];
     const bool fits = std::all_of(group.members.begin(), group.members.end(), [&](std::size_t i) {
-      if (!tried.fits(wanted[i], caps)) return false;
-      tried.add(wanted[i]);
+      if (!fits_in(tried, wanted[i], caps)) return false;
+      tried.add(wanted[i].source, wanted[i].destination);
       return true;
     });
     if (!fits) continue;
@@ -91,23 +76,23 @@ void place_group(const Group& group, const std::vector<WantedMove>& wanted, cons
   const std::size_t first_new = waves.size();
   for (const std::size_t i : group.members) {
     std::size_t w = first_new;
-    while (w < waves.size() && !loads[w].fits(wanted[i], caps)) ++w;
+    while (w < waves.size() && !fits_in(loads[w], wanted[i], caps)) ++w;
     if (w == waves.size()) {
       waves.emplace_back();
       loads.emplace_back();
     }
     waves[w].push_back(i);
-    loads[w].add(wanted[i]);
+    loads[w].add(wanted[i].source, wanted[i].destination);
   }
 }
 
-Wave timed(const Members& members, const Load& load, const std::vector<WantedMove>& wanted,
+Wave timed(const Members& members, const MoveLoad& load, const std::vector<WantedMove>& wanted,
            double begins) {
   Wave out;
   out.begins_s = begins;
   for (const std::size_t i : members) {
     const StrategyForecast& forecast = wanted[i].forecast;
-    const double share = load.shared_by(wanted[i]);
+    const double share = load.shared_by(wanted[i].source, wanted[i].destination);
     out.moves.push_back(
         {i, share * forecast.total_time_s.value, share * forecast.added_job_time_s.value});
     out.duration_s = std::max(out.duration_s, out.moves.back().total_time_s);
@@ -133,9 +118,34 @@ double added_in(const Wave& wave, const std::vector<WantedMove>& wanted) {
 
 }  // namespace
 
+void MoveLoad::add(const HostId& source, const HostId& destination) {
+  ++leaving_[source];
+  ++coming_[destination];
+  ++link_[{source, destination}];
+}
+
+std::string MoveLoad::over(const HostId& source, const HostId& destination,
+                           const MoveCaps& caps) const {
+  for (const HostId& host : {source, destination}) {
+    const int here = count_of(leaving_, host) + count_of(coming_, host);
+    if (here < std::max(1, caps.per_host)) continue;
+    return "host '" + host.value + "' has " + so_many(here) + ", at most " +
+           std::to_string(std::max(1, caps.per_host)) + " at once";
+  }
+  const int there = count_of(link_, {source, destination});
+  if (there < std::max(1, caps.per_link)) return "";
+  return "from '" + source.value + "' to '" + destination.value + "' " +
+         (there == 1 ? "goes " : "go ") + so_many(there) + ", at most " +
+         std::to_string(std::max(1, caps.per_link)) + " at once";
+}
+
+int MoveLoad::shared_by(const HostId& source, const HostId& destination) const {
+  return std::max(count_of(leaving_, source), count_of(coming_, destination));
+}
+
 MovePlan plan_moves(const std::vector<WantedMove>& wanted, const MoveCaps& caps) {
   std::vector<Members> waves;
-  std::vector<Load> loads;
+  std::vector<MoveLoad> loads;
   for (const auto& group : groups_of(wanted)) place_group(group, wanted, caps, waves, loads);
   MovePlan out;
   for (std::size_t w = 0; w < waves.size(); ++w) {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/core/ids.h"
@@ -23,6 +26,21 @@ struct WantedMove {
 struct MoveCaps {
   int per_host = 2;  // moves at once that leave a host or come to it
   int per_link = 1;  // between the same two hosts in the same direction
+};
+
+/// Moves that go on at once, counted by host and by link.
+class MoveLoad {
+ public:
+  void add(const HostId& source, const HostId& destination);
+  /// "" if one more keeps the caps, else which of them it would exceed, in words.
+  std::string over(const HostId& source, const HostId& destination, const MoveCaps& caps) const;
+  /// Moves that share the narrower end of that one; links are full-duplex.
+  int shared_by(const HostId& source, const HostId& destination) const;
+
+ private:
+  std::map<HostId, int> leaving_;
+  std::map<HostId, int> coming_;
+  std::map<std::pair<HostId, HostId>, int> link_;
 };
 
 struct PlannedMove {

@@ -15,6 +15,7 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
+  double start_s = 0.70;        // before the migration: the destination's emulator starts
   double set_up_s = 0.10;       // before the first page
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
@@ -27,9 +28,13 @@ struct HypervisorCosts {
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
   double compress_cpus = 2;         // channels beyond them add nothing
-  double throttle_sync_s = 5;       // auto-converge looks at the log at least so often
-  double throttle_period_s = 1;     // and counts at most so often
-  double throttle_trigger = 0.5;    // dirtied over sent
+  // After each look the channels of multifd begin with empty socket buffers, which take this much
+  // each at once; QEMU takes that for bandwidth, measured over that time.
+  double channel_burst_bytes = 1.5e6;
+  double bandwidth_window_s = 0.1;
+  double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
+  double throttle_period_s = 1;   // and counts at most so often
+  double throttle_trigger = 0.5;  // dirtied over sent
   double throttle_most = 0.99;
   double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
   double fault_s = 0.0005;        // handling a missing page at both ends

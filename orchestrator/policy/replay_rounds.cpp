@@ -77,7 +77,12 @@ class Rounds {
   double marked_wire() const { return cold_ * cold_wire_ + hot_ * page_wire_; }
 
   /// Memory below which QEMU stops: it takes compressed bytes a second for pages a second.
-  double threshold() const { return page_wire_ / hot_s(rate_) * in_.downtime_limit_s; }
+  double threshold() const {
+    const double burst = strategy() == Strategy::Compressed
+                             ? std::max(1, in_.sending.channels) * costs_.channel_burst_bytes
+                             : 0;
+    return (page_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * in_.downtime_limit_s;
+  }
 
   void round();
   void send_for(double duration);

@@ -15,6 +15,10 @@ constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
 
+double tightness_of(const Situation& situation) {
+  return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
+}
+
 ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
                          const Sending& sending) {
   const ForecastInput& in = situation.input;
@@ -98,7 +102,7 @@ Estimate widened(Estimate estimate, double factor) {
 double figure(const Situation& situation, const Replay& replay, Quantity quantity) {
   switch (quantity) {
     case Quantity::TotalTime:
-      return replay.total_time_s;
+      return situation.costs.start_s + replay.total_time_s;
     case Quantity::SentBytes:
       return replay.sent_bytes;
     case Quantity::Downtime:
@@ -162,8 +166,7 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       high(DirtyCurve::from(forecast_input.profile, Band::High)) {}
 
 double added_job_time(const Situation& situation, const Replay& replay) {
-  const double tightness =
-      situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
+  const double tightness = tightness_of(situation);
   // A guest that computes half of the time loses half of what is taken from it.
   const double busy = std::min(1.0, situation.middle.share());
   const double slowed = situation.costs.pre_copy_slowdown * replay.live_s * busy;
@@ -191,11 +194,17 @@ StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
   const Place place{in.source, in.destination, strategy, in.job ? in.job->program : ""};
   const auto others = replays_at_ends(situation, out.sending);
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
+  Correction downtime;
   for (const Quantity quantity : kQuantities) {
     const double middle = figure(situation, out.replay, quantity);
     const Ends ends = ends_of(situation, others, middle, quantity);
-    slot(out.forecast, quantity) =
-        widened(apply(learn(in.past, place, quantity), middle, ends.low, ends.high), width);
+    Correction correction = learn(in.past, place, quantity);
+    if (quantity == Quantity::Downtime) downtime = correction;
+    // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.
+    if (quantity == Quantity::AddedJobTime && correction.moves == 0) {
+      correction.offset = tightness_of(situation) * downtime.offset;
+    }
+    slot(out.forecast, quantity) = widened(apply(correction, middle, ends.low, ends.high), width);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // on the cycles that the watcher has seen anyhow.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -102,7 +103,18 @@ std::optional<Trough> next_trough(const std::vector<DirtyCycle>& cycles, WallTim
   WallTime at = looks[phase.last].began;
   if (at < now) at += step * ((now - at + step - WallTime{1}) / step);
   if (at > deadline) return std::nullopt;
-  return Trough{at, std::chrono::duration_cast<Seconds>(step), phase.bytes, usual};
+  return Trough{at, std::chrono::duration_cast<Seconds>(step),
+                std::chrono::duration_cast<Seconds>(cycle), phase.bytes, usual};
+}
+
+std::vector<DirtyCycle> cycles_of(const std::vector<DirtyCycle>& cycles, const Trough& trough) {
+  std::vector<DirtyCycle> out;
+  for (const auto& cycle : cycles) {
+    const Seconds apart = std::chrono::duration_cast<Seconds>(cycle.began - trough.at);
+    const double off = std::remainder(apart.count(), trough.period.count());
+    if (std::abs(off) < trough.lasts.count() / 2) out.push_back(cycle);
+  }
+  return out;
 }
 
 }  // namespace mare::policy

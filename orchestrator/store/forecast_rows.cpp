@@ -39,32 +39,6 @@ std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::string policy_text(const MovePolicy& policy) {
-  json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
-  if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
-  if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
-  if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
-  if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
-  return out.dump();
-}
-
-MovePolicy policy_from(const json& from) {
-  MovePolicy out;
-  out.priority = priority_from(word(from, "priority")).value_or(out.priority);
-  out.at_limit = limit_action_from(word(from, "at_limit")).value_or(out.at_limit);
-  out.strategy = strategy_from(word(from, "strategy"));
-  if (from.contains("bandwidth_limit_bytes_per_s")) {
-    out.bandwidth_limit = BytesPerSecond{number_or(from, "bandwidth_limit_bytes_per_s", 0.0)};
-  }
-  if (from.contains("downtime_limit_ms")) {
-    out.downtime_limit = Milliseconds{number_or<std::int64_t>(from, "downtime_limit_ms", 0)};
-  }
-  if (from.contains("time_limit_s")) {
-    out.time_limit = Seconds{number_or(from, "time_limit_s", 0.0)};
-  }
-  return out;
-}
-
 json cycle_json(const DirtyCycle& cycle) {
   json points = json::array();
   for (const auto& point : cycle.points) {
@@ -205,6 +179,35 @@ ForecastOutcome outcome_from(const json& from) {
 
 }  // namespace
 
+std::string policy_text(const MovePolicy& policy) {
+  json out{{"priority", to_string(policy.priority)}, {"at_limit", to_string(policy.at_limit)}};
+  if (policy.strategy) out["strategy"] = to_string(*policy.strategy);
+  if (policy.bandwidth_limit) out["bandwidth_limit_bytes_per_s"] = policy.bandwidth_limit->value;
+  if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
+  if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
+  if (policy.drop_page_cache) out["drop_page_cache"] = true;
+  return out.dump();
+}
+
+MovePolicy policy_from(const std::string& text) {
+  const json from = object_from(text);
+  MovePolicy out;
+  out.priority = priority_from(word(from, "priority")).value_or(out.priority);
+  out.at_limit = limit_action_from(word(from, "at_limit")).value_or(out.at_limit);
+  out.strategy = strategy_from(word(from, "strategy"));
+  if (from.contains("bandwidth_limit_bytes_per_s")) {
+    out.bandwidth_limit = BytesPerSecond{number_or(from, "bandwidth_limit_bytes_per_s", 0.0)};
+  }
+  if (from.contains("downtime_limit_ms")) {
+    out.downtime_limit = Milliseconds{number_or<std::int64_t>(from, "downtime_limit_ms", 0)};
+  }
+  if (from.contains("time_limit_s")) {
+    out.time_limit = Seconds{number_or(from, "time_limit_s", 0.0)};
+  }
+  out.drop_page_cache = flag_or(from, "drop_page_cache", false);
+  return out;
+}
+
 std::string sending_text(const Sending& sending) {
   const json out{{"strategy", to_string(sending.strategy)},
                  {"channels", sending.channels},
@@ -246,7 +249,7 @@ Forecast read_forecast(Statement& row) {
   out.choice = strategy_from(row.text());  // NULL reads as ""
   out.reason = row.text();
   out.sending = sending_from(row.text());
-  out.policy = policy_from(object_from(row.text()));
+  out.policy = policy_from(row.text());
   out.profile = profile_from(object_from(row.text()));
   out.link = link_from(object_from(row.text()));
   out.strategies = strategy_forecasts_from(row.text());

@@ -110,6 +110,7 @@ Host read_host(Statement& row) {
   host.strategies = strategies_from(row.text());
   host.dirty_log = row.text();
   host.dirty_log_why = row.text();
+  host.migration_tls = row.flag();
   return host;
 }
 
@@ -119,6 +120,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(host.cpus).bind(signed_of(host.vm_overhead)).bind(host.hypervisor);
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
+  to.bind(host.migration_tls);
 }
 
 Pool read_pool(Statement& row) {
@@ -132,13 +134,14 @@ Pool read_pool(Statement& row) {
   pool.token = row.text();
   pool.hosts = ids_from<HostId>(row.text());
   pool.created = WallTime{row.integer()};
+  pool.move_policy = policy_from(row.text());
   return pool;
 }
 
 void bind_row(Statement& to, const Pool& pool) {
   to.bind(pool.id.value).bind(pool.image).bind(pool.image_version).bind(pool.size);
   to.bind(signed_of(pool.memory)).bind(pool.vcpus).bind(pool.token);
-  to.bind(list_of(pool.hosts)).bind(pool.created.count());
+  to.bind(list_of(pool.hosts)).bind(pool.created.count()).bind(policy_text(pool.move_policy));
 }
 
 Vm read_vm(Statement& row) {
@@ -255,6 +258,7 @@ Migration read_migration(Statement& row) {
   migration.switched = WallTime{row.integer()};
   migration.jobs = ids_from<JobId>(row.text());
   migration.sending = sending_from(row.text());
+  migration.planned = WallTime{row.integer()};
   return migration;
 }
 
@@ -277,7 +281,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(count_of(migration.downtime_guest)).bind(count_of(migration.downtime_peers));
   to.bind(count_of(migration.announce_delay)).bind(migration.announcements);
   to.bind(migration.switched.count()).bind(list_of(migration.jobs));
-  to.bind(sending_text(migration.sending));
+  to.bind(sending_text(migration.sending)).bind(migration.planned.count());
 }
 
 }  // namespace mare::store

@@ -11,9 +11,11 @@ namespace mare::store {
 
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
-    "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why";
+    "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why, "
+    "migration_tls";
 inline constexpr const char* kPoolColumns =
-    "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us";
+    "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
+    "move_policy";
 inline constexpr const char* kVmColumns =
     "id, pool, idx, uuid, mac, ip, memory_bytes, vcpus, state, host, reason, created_us, "
     "started_us";
@@ -29,7 +31,7 @@ inline constexpr const char* kMigrationColumns =
     "memory_total_bytes, transferred_bytes, remaining_bytes, total_time_us, "
     "downtime_hypervisor_us, "
     "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs, "
-    "sending";
+    "sending, planned_us";
 
 inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
@@ -54,5 +56,8 @@ void bind_row(Statement& to, const Forecast& forecast);
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);
 Sending sending_from(const std::string& text);
+/// The same for a policy.
+std::string policy_text(const MovePolicy& policy);
+MovePolicy policy_from(const std::string& text);
 
 }  // namespace mare::store

@@ -72,9 +72,12 @@ CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 
 constexpr const char* kVersion2 = R"sql(
 ALTER TABLE migration ADD COLUMN sending TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE migration ADD COLUMN planned_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE host ADD COLUMN strategies TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE host ADD COLUMN dirty_log TEXT NOT NULL DEFAULT '';
 ALTER TABLE host ADD COLUMN dirty_log_why TEXT NOT NULL DEFAULT '';
+ALTER TABLE host ADD COLUMN migration_tls INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE pool ADD COLUMN move_policy TEXT NOT NULL DEFAULT '{}';
 -- What a move would cost, as it was known before its first page; its id is its operation's.
 CREATE TABLE forecast (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, vm TEXT NOT NULL,

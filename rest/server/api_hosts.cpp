@@ -97,8 +97,16 @@ Response list_pools(const Api& api, const Call& call) {
 Response create_pool(Api& api, const Call& call) {
   wire::PoolBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(call, api.engine.submit(engine::PoolCreateRequest{
-                            body.id, body.image, body.size, body.memory, body.vcpus, body.hosts}));
+  return accepted(
+      call, api.engine.submit(engine::PoolCreateRequest{body.id, body.image, body.size, body.memory,
+                                                        body.vcpus, body.hosts, body.move_policy}));
+}
+
+Response patch_pool(Api& api, const Call& call) {
+  wire::PoolPatchBody body;
+  if (auto refused = no_parameters(call)) return *refused;
+  if (auto refused = read_body(call, body)) return *refused;
+  return entity(call, api.engine.set_move_policy(pool_id(call), body.move_policy));
 }
 
 Response delete_pool(Api& api, const Call& call) {
@@ -140,6 +148,8 @@ void add_pool_routes(Router& router, Api& api) {
     if (auto refused = no_parameters(call)) return *refused;
     return entity(call, ask<Pool>(api.store, [&](const auto& r) { return r.pool(pool_id(call)); }));
   });
+  add(router, "PATCH", "/api/v1/pools/{id}", "patchPool",
+      [&api](const Call& call) { return patch_pool(api, call); });
   add(router, "DELETE", "/api/v1/pools/{id}", "deletePool",
       [&api](const Call& call) { return delete_pool(api, call); });
 }

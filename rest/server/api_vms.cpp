@@ -49,11 +49,12 @@ Response migrate_vm(Api& api, const Call& call) {
   const bool dry = dry_run(call, faults);
   if (!faults.empty()) return refuse(call, faults);
   if (dry) {
-    return accepted(call, api.engine.submit(
-                              engine::ForecastRequest{vm_id(call), body.destination, body.policy}));
+    return accepted(call, api.engine.submit(engine::ForecastRequest{vm_id(call), body.destination,
+                                                                    body.policy, body.timing}));
   }
-  return accepted(call, api.engine.submit(engine::MigrateRequest{
-                            vm_id(call), body.destination, body.policy, body.timeout, body.force}));
+  return accepted(
+      call, api.engine.submit(engine::MigrateRequest{vm_id(call), body.destination, body.policy,
+                                                     body.timeout, body.force, body.timing}));
 }
 
 Result<wire::MigrationRecord> with_status(const store::Reader& reader, const Migration& migration) {

@@ -126,6 +126,20 @@ void memory(std::string& out, const Snapshot& from) {
   sample(out, "mare_hosts_memory_allocated_bytes", "", taken);
 }
 
+/// A migration that was accepted and does not go on says why in its reason.
+void unfinished_migrations(std::string& out, const std::vector<Operation>& rows) {
+  int waiting = 0;
+  int moving = 0;
+  for (const auto& row : rows) {
+    if (row.kind != OperationKind::VmMigrate || row.finished()) continue;
+    ++(row.reason.empty() ? moving : waiting);
+  }
+  head(out, "mare_migrations_moving", "gauge", "Migrations under way.");
+  sample(out, "mare_migrations_moving", "", moving);
+  head(out, "mare_migrations_waiting", "gauge", "Migrations that wait for their turn.");
+  sample(out, "mare_migrations_waiting", "", waiting);
+}
+
 void migrations(std::string& out, const std::vector<Migration>& rows) {
   const std::vector<double> durations{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600};
   const std::vector<double> downtimes{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10};
@@ -194,6 +208,7 @@ Result<std::string> store_metrics(const store::Store& store) {
   by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,
            [](const Job& job) { return job.state; });
   operations(out, found->operations);
+  unfinished_migrations(out, found->operations);
   migrations(out, found->migrations);
   return out;
 }

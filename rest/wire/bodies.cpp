@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "rest/wire/policies.h"
+
 namespace mare::wire {
 namespace {
 
@@ -52,49 +54,17 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
-void read_priority(ObjectReader& from, MovePolicy& policy) {
-  auto name = from.text("priority", false, {1, 64});
-  if (!name) return;
-  const auto priority = priority_from(*name);
-  if (!priority) {
-    from.fault("priority", "'" + *name +
-                               "' is no priority; give one of least-stall, least-traffic, " +
-                               "by-deadline, manual");
+void read_timing(ObjectReader& from, Timing& timing) {
+  auto name = from.text("moment", false, {1, 64});
+  const auto within = from.number("within_s", false, {1, 86'400});
+  if (within) timing.within = Seconds{*within};
+  if (name) {
+    const auto moment = moment_from(*name);
+    if (!moment) from.fault("moment", "'" + *name + "' is no moment; give one of now, trough");
+    timing.moment = moment.value_or(timing.moment);
   }
-  policy.priority = priority.value_or(policy.priority);
-}
-
-void read_policy(ObjectReader& from, MovePolicy& policy) {
-  read_priority(from, policy);
-  if (auto name = from.text("strategy", false, {1, 64})) {
-    policy.strategy = strategy_from(*name);
-    if (!policy.strategy) {
-      from.fault("strategy", "'" + *name +
-                                 "' is no strategy; give one of pre-copy, rate-controlled, " +
-                                 "throttled, compressed, post-copy, hybrid, stop-and-copy");
-    } else {
-      policy.priority = Priority::Manual;
-    }
-  }
-  if (policy.priority == Priority::Manual && !policy.strategy) {
-    from.fault("priority", "'manual' leaves the choice to you; name a strategy");
-  }
-  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
-    policy.bandwidth_limit = BytesPerSecond{*limit};
-  }
-  if (auto limit = from.whole("downtime_limit_ms", false, {1, 3'600'000})) {
-    policy.downtime_limit = Milliseconds{*limit};
-  }
-  if (auto limit = from.number("time_limit_s", false, {0.1, 86'400})) {
-    policy.time_limit = Seconds{*limit};
-  }
-  if (auto name = from.text("at_limit", false, {1, 64})) {
-    const auto action = limit_action_from(*name);
-    if (!action) {
-      from.fault("at_limit",
-                 "'" + *name + "' can't be done; give one of cancel, stop-and-copy, post-copy");
-    }
-    policy.at_limit = action.value_or(policy.at_limit);
+  if (within && timing.moment == Moment::Now) {
+    from.fault("within_s", "bounds the wait for a moment; give 'moment': 'trough' with it");
   }
 }
 
@@ -114,9 +84,13 @@ void read(const Json& json, HostBody& body, Faults& faults) {
 Json to_json(const PoolBody& body) {
   Json hosts = Json::array();
   for (const auto& host : body.hosts) hosts.push_back(host.value);
-  return Json{{"id", body.id.value}, {"image", body.image},
-              {"size", body.size},   {"memory_mib", mib_json(body.memory)},
-              {"vcpus", body.vcpus}, {"hosts", hosts}};
+  return Json{{"id", body.id.value},
+              {"image", body.image},
+              {"size", body.size},
+              {"memory_mib", mib_json(body.memory)},
+              {"vcpus", body.vcpus},
+              {"hosts", hosts},
+              {"move_policy", to_json(body.move_policy)}};
 }
 
 void read(const Json& json, PoolBody& body, Faults& faults) {
@@ -129,6 +103,21 @@ void read(const Json& json, PoolBody& body, Faults& faults) {
   }
   body.vcpus = static_cast<int>(from.whole("vcpus", false, {1, 1024}).value_or(body.vcpus));
   read_hosts(from, body.hosts);
+  if (const Json* policy = from.object("move_policy", false)) {
+    read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
+  }
+  from.finish();
+}
+
+Json to_json(const PoolPatchBody& body) {
+  return Json{{"move_policy", to_json(body.move_policy)}};
+}
+
+void read(const Json& json, PoolPatchBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (const Json* policy = from.object("move_policy", true)) {
+    read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
+  }
   from.finish();
 }
 
@@ -153,25 +142,22 @@ void read(const Json& json, VmStopBody& body, Faults& faults) {
 }
 
 Json to_json(const MigrationBody& body) {
-  const MovePolicy& policy = body.policy;
-  return Json{
-      {"destination", body.destination ? Json(body.destination->value) : Json(nullptr)},
-      {"priority", to_string(policy.strategy ? Priority::Manual : policy.priority)},
-      {"strategy", policy.strategy ? Json(to_string(*policy.strategy)) : Json(nullptr)},
-      {"bandwidth_limit_bytes_per_s",
-       policy.bandwidth_limit ? Json(policy.bandwidth_limit->value) : Json(nullptr)},
-      {"downtime_limit_ms",
-       policy.downtime_limit ? Json(policy.downtime_limit->count()) : Json(nullptr)},
-      {"time_limit_s", policy.time_limit ? Json(policy.time_limit->count()) : Json(nullptr)},
-      {"at_limit", to_string(policy.at_limit)},
-      {"timeout_s", body.timeout.count()},
-      {"force", body.force}};
+  Json out = to_json(body.policy);
+  if (body.destination) out["destination"] = body.destination->value;
+  out["timeout_s"] = body.timeout.count();
+  out["force"] = body.force;
+  if (body.timing.moment != Moment::Now) {
+    out["moment"] = to_string(body.timing.moment);
+    out["within_s"] = body.timing.within.count();
+  }
+  return out;
 }
 
 void read(const Json& json, MigrationBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   if (auto host = from.text("destination", false, {1, 64})) body.destination = HostId{*host};
-  read_policy(from, body.policy);
+  read(from, body.policy);
+  read_timing(from, body.timing);
   if (auto limit = from.number("timeout_s", false, {1, 86'400})) body.timeout = Seconds{*limit};
   body.force = from.flag("force", false).value_or(body.force);
   from.finish();

@@ -25,6 +25,11 @@ struct PoolBody {
   Bytes memory = mebibytes(192);
   int vcpus = 1;
   std::vector<HostId> hosts;
+  PolicyChange move_policy = {};
+};
+/// RFC 7396: what is absent stays, a null in it is the default.
+struct PoolPatchBody {
+  PolicyChange move_policy = {};
 };
 struct VmStartBody {
   std::optional<HostId> host;
@@ -34,9 +39,10 @@ struct VmStopBody {
 };
 struct MigrationBody {
   std::optional<HostId> destination;
-  MovePolicy policy;
+  PolicyChange policy;
   Seconds timeout{600};
   bool force = false;
+  Timing timing = {};
 };
 struct ReportBody {
   double added_job_time_s = 0;
@@ -53,6 +59,7 @@ struct EmptyBody {};
 
 Json to_json(const HostBody& body);
 Json to_json(const PoolBody& body);
+Json to_json(const PoolPatchBody& body);
 Json to_json(const VmStartBody& body);
 Json to_json(const VmStopBody& body);
 Json to_json(const MigrationBody& body);
@@ -63,6 +70,7 @@ Json to_json(const JobBody& body);
 /// faults.
 void read(const Json& json, HostBody& body, Faults& faults);
 void read(const Json& json, PoolBody& body, Faults& faults);
+void read(const Json& json, PoolPatchBody& body, Faults& faults);
 void read(const Json& json, VmStartBody& body, Faults& faults);
 void read(const Json& json, VmStopBody& body, Faults& faults);
 void read(const Json& json, MigrationBody& body, Faults& faults);

@@ -1,5 +1,6 @@
 #include "rest/wire/entities.h"
 
+#include "rest/wire/forecasts.h"
 #include "rest/wire/time.h"
 
 namespace mare::wire {
@@ -87,6 +88,7 @@ Json to_json(const HostRecord& record) {
               {"strategies", strategy_names(host.strategies)},
               {"dirty_log", text_or_null(host.dirty_log)},
               {"dirty_log_why", text_or_null(host.dirty_log_why)},
+              {"migration_tls", host.migration_tls},
               {"added", time_json(host.added)},
               {"last_seen", time_json(host.last_seen)}};
 }
@@ -99,6 +101,7 @@ Json to_json(const Pool& pool) {
               {"memory_mib", mib_json(pool.memory)},
               {"vcpus", pool.vcpus},
               {"hosts", ids(pool.hosts)},
+              {"move_policy", to_json(pool.move_policy)},
               {"created", time_json(pool.created)}};
 }
 
@@ -194,6 +197,7 @@ Json to_json(const MigrationRecord& record) {
       {"announcements", m.announcements},
       {"jobs", ids(m.jobs)},
       {"created", time_json(status.created)},
+      {"planned", time_json(m.planned)},
       {"started", time_json(status.started)},
       {"switched", time_json(m.switched)},
       {"ended", time_json(status.ended)}};

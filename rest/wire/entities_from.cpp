@@ -1,4 +1,5 @@
 #include "rest/wire/entities.h"
+#include "rest/wire/policies.h"
 #include "rest/wire/reader.h"
 #include "rest/wire/time.h"
 
@@ -145,6 +146,7 @@ Result<HostRecord> host_from(const Json& json) {
   }
   from.get("dirty_log", out.host.dirty_log);
   from.get("dirty_log_why", out.host.dirty_log_why);
+  out.host.migration_tls = from.reader().flag("migration_tls", false).value_or(false);
   from.get("added", out.host.added);
   from.get("last_seen", out.host.last_seen);
   return done(std::move(out), faults, "host");
@@ -162,6 +164,13 @@ Result<Pool> pool_from(const Json& json) {
   from.get("vcpus", out.vcpus);
   from.get("hosts", out.hosts);
   from.get("created", out.created);
+  if (const Json* policy = from.reader().object("move_policy", false)) {
+    // Read as a request is, but for what a newer server adds.
+    PolicyChange change;
+    ObjectReader members(*policy, "/move_policy", Strictness::Lenient, faults);
+    read(members, change);
+    out.move_policy = changed({}, change);
+  }
   return done(std::move(out), faults, "pool");
 }
 
@@ -283,6 +292,7 @@ Result<MigrationRecord> migration_from(const Json& json) {
   }
   from.get_ms("announce_delay_ms", m.announce_delay);
   from.get("announcements", m.announcements);
+  from.get("planned", m.planned);
   from.get("switched", m.switched);
   from.get("jobs", m.jobs);
   out.status = migration_status_from(from, json);

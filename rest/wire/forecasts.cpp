@@ -39,7 +39,8 @@ Json to_json(const MovePolicy& policy) {
       {"downtime_limit_ms",
        or_null(policy.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
       {"time_limit_s", or_null(policy.time_limit, [](Seconds limit) { return limit.count(); })},
-      {"at_limit", to_string(policy.at_limit)}};
+      {"at_limit", to_string(policy.at_limit)},
+      {"drop_page_cache", policy.drop_page_cache}};
 }
 
 Json to_json(const Sending& sending) {

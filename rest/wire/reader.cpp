@@ -115,6 +115,13 @@ const Json* ObjectReader::find(const std::string& name, bool needed) {
   return nullptr;
 }
 
+bool ObjectReader::null(const std::string& name) {
+  asked_.insert(name);
+  if (object_ == nullptr) return false;
+  const auto found = object_->find(name);
+  return found != object_->end() && found->is_null();
+}
+
 bool ObjectReader::fits(const std::string& pointer, const Json& value, TextRule rule) {
   if (!value.is_string()) {
     faults_.push_back({pointer, "is " + kind_of(value) + "; write a string"});

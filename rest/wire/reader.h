@@ -56,6 +56,8 @@ class ObjectReader {
   std::optional<double> number(const std::string& name, bool needed, NumberRule rule = {});
   std::optional<bool> flag(const std::string& name, bool needed);
   std::optional<WallTime> time(const std::string& name);
+  /// Is it there, and null? For members where that says more than their absence.
+  bool null(const std::string& name);
   std::optional<std::vector<std::string>> texts(const std::string& name, bool needed,
                                                 std::size_t most_items, TextRule rule = {});
   /// An object; read it with a reader of its own.

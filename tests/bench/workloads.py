@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import re
 import sys
+import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -77,6 +78,8 @@ class Running:
         self.follower = Follower(mare, self.id)
         self.vms: list[str] = wait_until(lambda: self.row()["vms"], f"{self.id} has its VMs")
         wait_until(self.is_steady, f"{workload.name} is at its usual work")
+        #: Since when its VMs are where they are.
+        self.settled = time.time()
 
     def row(self) -> Json:
         return self.cluster.get(f"jobs/{self.id}")

@@ -154,6 +154,7 @@ class BadInput(GuestdTest):
         self.assertIn("mare.ip", self.assert_refused("denied", client, "SETCLOCK", ("wall_ns", 1)))
         self.assertGreaterEqual(time.time(), before)
         self.assert_refused("denied", client, "POWEROFF")
+        self.assert_refused("denied", client, "DROPCACHE")
 
 
 class Crowd(GuestdTest):

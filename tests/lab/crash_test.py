@@ -84,7 +84,7 @@ class CrashTest(unittest.TestCase):
         self.cluster.lab("rate", "100mbit" if case.state == "Switching" else "1gbit")
 
     def start_migration(self, case: Case, vm: str, destination: str) -> Json:
-        body: dict[str, Json] = {"destination": destination}
+        body: dict[str, Json] = {"destination": destination, "strategy": "pre-copy"}
         if case.state == "Switching":
             body["downtime_limit_ms"] = 3000
         if case.state == "Aborting":

@@ -115,7 +115,7 @@ class FaultTest(unittest.TestCase):
         vm = self.vms[1]
         source = self.cluster.host_of(vm)
         first, second = [host for host in self.cluster.hosts if host != source]
-        slow = {"destination": first, "bandwidth_limit_bytes_per_s": 4 << 20}
+        slow = {"destination": first, "strategy": "pre-copy", "bandwidth_limit_bytes_per_s": 4 << 20}
         operation = self.cluster.submit("POST", f"vms/{vm}/migrations", slow)
         said = self.refused(CONFLICT, "migrate", vm, "--to", second)
         self.assert_says(said, f"'{vm}'", operation["id"])

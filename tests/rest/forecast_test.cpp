@@ -122,11 +122,38 @@ TEST_F(Forecasts, AReportThatFitsNothingIsRefused) {
   EXPECT_EQ(report(dry, R"({"added_job_time_s":"much"})").status, 400);
 }
 
+TEST_F(Forecasts, APoolsPolicyIsChangedAndTaken) {
+  const auto patch = [&](const std::string& body, const std::string& pool = "p") {
+    return described("patchPool", world.patch("/api/v1/pools/" + pool, body));
+  };
+  const auto strategy_of = [&](const Json& moved) -> Json {
+    return get("getMigration", "migrations/" + moved["id"].get<std::string>())["strategy"];
+  };
+  const Got set = patch(R"({"move_policy":{"strategy":"stop-and-copy","time_limit_s":90}})");
+  ASSERT_EQ(set.status, 200) << set.body;
+  EXPECT_EQ(set.json()["move_policy"]["priority"], "manual");
+  EXPECT_EQ(patch(R"({"move_policy":{"time_limit_s":null}})").status, 200);
+  const Json pool = get("getPool", "pools/p");
+  EXPECT_EQ(pool["move_policy"]["strategy"], "stop-and-copy");
+  EXPECT_TRUE(pool["move_policy"]["time_limit_s"].is_null());
+  EXPECT_EQ(strategy_of(move()), "stop-and-copy");
+  EXPECT_EQ(strategy_of(move(R"({"strategy":"hybrid"})")), "hybrid");
+  const std::string forecast = dry_run()["id"];
+  EXPECT_EQ(get("getForecast", "forecasts/" + forecast)["choice"], "stop-and-copy");
+  EXPECT_EQ(patch(R"({"move_policy":{"priority":"manual","strategy":null}})").status, 400);
+  EXPECT_EQ(patch(R"({"move_policy":{"bandwidth_limit_bytes_per_s":10}})").status, 400);
+  EXPECT_EQ(patch(R"({"size":3})").status, 400);
+  EXPECT_EQ(patch(R"({"move_policy":{}})", "nope").status, 404);
+}
+
 TEST_F(Forecasts, WithoutAnOutcomeTheExplanationSaysWhy) {
-  // 1 MiB/s: it can be cancelled before it ends.
+  const auto stream = world.follow("/api/v1/events", {"Accept: text/event-stream"});
+  ASSERT_TRUE(stream->wait_for_text(": hello"));
+  // 1 MiB/s: it can be cancelled before it ends, but its forecast was made when pages are sent.
   const Got slow = world.post("/api/v1/vms/p-0/migrations",
                               R"({"strategy":"pre-copy","bandwidth_limit_bytes_per_s":1048576})");
   const std::string id = slow.json()["id"];
+  ASSERT_TRUE(stream->wait_for_text("PreCopying"));
   world.post("/api/v1/operations/" + id + ":cancel", "");
   world.finish(slow, "cancelled");
   const Json told = get("explainMigration", "migrations/" + id + "/explanation");

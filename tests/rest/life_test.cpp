@@ -153,8 +153,8 @@ TEST_F(Life, AMigrationIsCancelledAndASecondOneIsAConflict) {
   world.add_pool("p", 1);
   const std::string host = get("getVm", "/api/v1/vms/p-0")["host"];
   // At 2 MiB/s it takes long enough to be caught.
-  const Got first =
-      world.post("/api/v1/vms/p-0/migrations", R"({"bandwidth_limit_bytes_per_s":2097152})");
+  const Got first = world.post("/api/v1/vms/p-0/migrations",
+                               R"({"strategy":"pre-copy","bandwidth_limit_bytes_per_s":2097152})");
   ASSERT_EQ(first.status, 202);
   const std::string id = first.json()["id"];
   const Got second = described("migrateVm", world.post("/api/v1/vms/p-0/migrations", "{}"));

@@ -110,8 +110,17 @@ Got RestWorld::call(const std::string& method, const std::string& path) const {
 }
 
 Got RestWorld::post(const std::string& path, const std::string& body) const {
+  return with_json("POST", path, body);
+}
+
+Got RestWorld::patch(const std::string& path, const std::string& body) const {
+  return with_json("PATCH", path, body);
+}
+
+Got RestWorld::with_json(const char* method, const std::string& path,
+                         const std::string& body) const {
   Sending sending;
-  sending.method = "POST";
+  sending.method = method;
   sending.url = url(path);
   sending.headers = token_header();
   sending.headers.emplace_back("Content-Type: application/json");

@@ -43,6 +43,7 @@ class RestWorld {
   int port() const;
   Got get(const std::string& path) const { return call("GET", path); }
   Got post(const std::string& path, const std::string& body) const;
+  Got patch(const std::string& path, const std::string& body) const;
   Got call(const std::string& method, const std::string& path) const;
   std::vector<std::string> token_header() const { return {"Authorization: Bearer " + kToken}; }
   std::unique_ptr<Follow> follow(const std::string& path,
@@ -67,6 +68,8 @@ class RestWorld {
   std::unique_ptr<rest::RestServer> server;
 
  private:
+  Got with_json(const char* method, const std::string& path, const std::string& body) const;
+
   std::thread engine_thread_;
 };
 

@@ -196,7 +196,7 @@ class Campaign {
   }
 
   /// Any but checkpoint-restart, which is refused; every third has a limit with any action.
-  void choose_strategy(MovePolicy& policy) {
+  void choose_strategy(PolicyChange& policy) {
     const auto strategies = static_cast<std::uint64_t>(Strategy::CheckpointRestart);
     if (rng_.chance(0.8)) policy.strategy = static_cast<Strategy>(rng_.below(strategies));
     if (!rng_.chance(0.33)) return;

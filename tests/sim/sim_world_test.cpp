@@ -216,14 +216,14 @@ TEST_F(World, AVmThatDiedOnBothHostsFails) {
 
 TEST_F(World, ARequestThatCanNotBeGrantedNamesItsField) {
   make_pool(1);
-  const auto refused = [&](const MovePolicy& policy) {
+  const auto refused = [&](const PolicyChange& policy) {
     engine::MigrateRequest move;
     move.vm = vm(0).id;
     move.policy = policy;
     auto accepted = world.engine().submit(move);
     return accepted ? std::string("accepted") : accepted.error().field;
   };
-  MovePolicy policy;
+  PolicyChange policy;
   policy.strategy = Strategy::CheckpointRestart;
   EXPECT_EQ(refused(policy), "strategy");
   policy = {};

@@ -4,6 +4,7 @@
 #include "ui/cli/app.h"
 #include "ui/cli/forecast_commands.h"
 #include "ui/cli/human.h"
+#include "ui/cli/policy_options.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -14,13 +15,10 @@ namespace {
 struct MigrateOptions {
   std::string vm;
   std::string destination;
-  std::string bandwidth;
-  std::string downtime;
+  PolicyOptions policy;
   std::string timeout;
-  std::string strategy;
-  std::string time_limit;
-  std::string at_limit;
-  std::string priority;
+  std::string moment;
+  std::string within;
   bool dry_run = false;
   bool force = false;
 };
@@ -28,14 +26,10 @@ struct MigrateOptions {
 int migrate(Session& session, const MigrateOptions& options) {
   wire::MigrationBody body;
   if (!options.destination.empty()) body.destination = HostId{options.destination};
-  MovePolicy& policy = body.policy;
-  if (!options.bandwidth.empty()) policy.bandwidth_limit = *parse_rate(options.bandwidth);
-  if (!options.downtime.empty()) policy.downtime_limit = duration_of(options.downtime);
-  if (!options.strategy.empty()) policy.strategy = strategy_from(options.strategy);
-  if (!options.time_limit.empty()) policy.time_limit = duration_of(options.time_limit);
-  if (!options.at_limit.empty()) policy.at_limit = *limit_action_from(options.at_limit);
+  body.policy = policy_change(options.policy);
   if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
-  if (!options.priority.empty()) policy.priority = *priority_from(options.priority);
+  if (!options.moment.empty()) body.timing.moment = *moment_from(options.moment);
+  if (!options.within.empty()) body.timing.within = duration_of(options.within);
   body.force = options.force;
   const std::string path = api({"vms", options.vm, "migrations"});
   auto operation =
@@ -85,39 +79,20 @@ void add_migration_commands(CLI::App& app, Action& action) {
       app.add_subcommand("migrate", "Move a running VM to another host")->group("Work");
   move->add_option("vm", options->vm, "Which")->required()->type_name("VM");
   move->add_option("--to", options->destination, "Where to; else Maré chooses")->type_name("HOST");
-  move->add_option("--bandwidth", options->bandwidth, "Send at most so fast: 50MB/s, 1gbit")
-      ->check(checked(parse_rate))
-      ->type_name("RATE");
-  move->add_option("--max-downtime", options->downtime,
-                   "Switch when the rest can be sent in this time: 300ms")
-      ->check(check_duration)
-      ->type_name("TIME");
+  add_policy_options(*move, options->policy);
   move->add_option("--timeout", options->timeout,
                    "mared cancels it then, and the VM stays where it was (default 10m)")
       ->check(check_duration)
       ->type_name("TIME");
-  move->add_option("--strategy", options->strategy,
-                   "How its memory is sent; else the forecast chooses: pre-copy, rate-controlled, "
-                   "throttled, compressed, post-copy, hybrid, stop-and-copy")
-      ->check(CLI::IsMember(std::vector<std::string>{"pre-copy", "rate-controlled", "throttled",
-                                                     "compressed", "post-copy", "hybrid",
-                                                     "stop-and-copy"}))
-      ->type_name("NAME");
-  move->add_option("--time-limit", options->time_limit, "When it has not ended by then, --at-limit")
+  CLI::Option* moment =
+      move->add_option("--moment", options->moment,
+                       "now (default), or trough: when it is going to write least")
+          ->check(CLI::IsMember(std::vector<std::string>{"now", "trough"}))
+          ->type_name("WHEN");
+  move->add_option("--within", options->within, "Wait for a trough no longer than this (10m)")
       ->check(check_duration)
+      ->needs(moment)
       ->type_name("TIME");
-  move->add_option(
-          "--at-limit", options->at_limit,
-          "cancel (default), stop-and-copy (pause it for the rest) or post-copy (run it at "
-          "the destination at once)")
-      ->check(CLI::IsMember(std::vector<std::string>{"cancel", "stop-and-copy", "post-copy"}))
-      ->type_name("ACTION");
-  move->add_option(
-          "--priority", options->priority,
-          "By what the forecast chooses: least-stall (default), least-traffic, by-deadline")
-      ->check(
-          CLI::IsMember(std::vector<std::string>{"least-stall", "least-traffic", "by-deadline"}))
-      ->type_name("NAME");
   move->add_flag("--dry-run", options->dry_run,
                  "Only forecast what every strategy would cost; nothing moves");
   move->add_flag("-f,--force", options->force,
@@ -127,6 +102,7 @@ void add_migration_commands(CLI::App& app, Action& action) {
       "  mare migrate demo-1 --to h3 --strategy compressed\n"
       "  mare migrate demo-1 --to h3 --time-limit 60s --at-limit post-copy\n"
       "  mare migrate demo-1 --to h3 --bandwidth 50MB/s --max-downtime 300ms\n"
+      "What is not stated is as the pool has it: 'mare pool show'.\n"
       "Ctrl-C ends the waiting only; 'mare migration cancel ID' ends the migration.");
   move->callback([&action, options] {
     action = [options](Session& session) { return migrate(session, *options); };

@@ -1,6 +1,7 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
 #include "ui/cli/human.h"
+#include "ui/cli/policy_options.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
 
@@ -55,6 +56,7 @@ struct CreateOptions {
   wire::PoolBody body;
   std::string memory;
   std::vector<std::string> hosts;
+  PolicyOptions policy;
 };
 
 void add_create(CLI::App& pool, Action& action) {
@@ -77,6 +79,7 @@ void add_create(CLI::App& pool, Action& action) {
   create->add_option("--hosts", options->hosts, "Only on these: h1,h2")
       ->delimiter(',')
       ->type_name("HOSTS");
+  add_policy_options(*create, options->policy);
   create->footer(
       "Examples:\n  mare pool create demo --size 4\n"
       "  mare pool create demo -n 2 -m 512MiB --hosts h1,h2 --no-wait");
@@ -85,7 +88,39 @@ void add_create(CLI::App& pool, Action& action) {
       wire::PoolBody body = options->body;
       for (const std::string& host : options->hosts) body.hosts.emplace_back(host);
       if (!options->memory.empty()) body.memory = *parse_memory(options->memory);
+      body.move_policy = policy_change(options->policy);
       return create_pool(session, body);
+    };
+  });
+}
+
+int set_policy(Session& session, const std::string& id, const wire::PoolPatchBody& body) {
+  auto pool = session.patch(api({"pools", id}), wire::to_json(body));
+  if (!pool) return session.fail(pool.error());
+  session.print_object(*pool, pool_columns(session.clock().wall_now()));
+  return kOk;
+}
+
+struct SetPolicyOptions {
+  std::string pool;
+  bool reset = false;
+  PolicyOptions policy;
+};
+
+void add_set_policy(CLI::App& pool, Action& action) {
+  auto options = std::make_shared<SetPolicyOptions>();
+  CLI::App* set = pool.add_subcommand("set-policy", "How its VMs move, unless a migration differs");
+  set->add_option("pool", options->pool, "Its name")->required()->type_name("POOL");
+  add_policy_options(*set, options->policy);
+  set->add_flag("--reset", options->reset, "First forget what was set before");
+  set->footer(
+      "Examples:\n  mare pool set-policy demo --priority least-traffic --bandwidth 50MB/s\n"
+      "  mare pool set-policy demo --bandwidth none\n  mare pool set-policy demo --reset\n"
+      "Holds for moves that are asked for from now on, drains included.");
+  set->callback([&action, options] {
+    action = [options](Session& session) {
+      const PolicyChange base = options->reset ? default_policy() : PolicyChange{};
+      return set_policy(session, options->pool, {policy_change(options->policy, base)});
     };
   });
 }
@@ -110,6 +145,7 @@ void add_pool_commands(CLI::App& app, Action& action) {
       [&action, id] { action = [id](Session& session) { return show_pool(session, *id); }; });
 
   add_create(*pool, action);
+  add_set_policy(*pool, action);
 
   auto force = std::make_shared<bool>(false);
   CLI::App* remove = pool->add_subcommand("delete", "End its VMs and forget it");

@@ -64,6 +64,24 @@ std::string percent(const Json& o) {
   return value ? std::to_string(static_cast<int>(*value * 100)) + "%" : std::string{};
 }
 
+/// "least-stall, 50 MB/s, downtime 300 ms, within 60 s or cancel"
+std::string policy_words(const Json& pool) {
+  const Json& policy = member(pool, "move_policy");
+  const std::string strategy = text(policy, "strategy");
+  std::string out = strategy.empty() ? text(policy, "priority") : strategy;
+  if (const auto rate = number(policy, "bandwidth_limit_bytes_per_s")) {
+    out += ", at most " + human_rate(*rate);
+  }
+  if (const auto limit = number(policy, "downtime_limit_ms")) {
+    out += ", downtime " + human_ms(*limit);
+  }
+  if (const auto limit = number(policy, "time_limit_s")) {
+    out += ", within " + human_ms(*limit * 1000) + " or " + text(policy, "at_limit");
+  }
+  if (flag(policy, "drop_page_cache")) out += ", without page cache";
+  return out;
+}
+
 }  // namespace
 
 Columns host_columns(WallTime now) {
@@ -83,6 +101,8 @@ Columns host_columns(WallTime now) {
          const std::string log = text(o, "dirty_log");
          return log.empty() && !why.empty() ? "none: " + why : log;
        },
+       Shown::Alone},
+      {"TLS", [](const Json& o) { return std::string(flag(o, "migration_tls") ? "yes" : "no"); },
        Shown::Alone},
       {"ADDRESS", plain("address"), Shown::Wide},
       {"HYPERVISOR", plain("hypervisor"), Shown::Wide},
@@ -104,6 +124,7 @@ Columns pool_columns(WallTime now) {
              const std::string hosts = joined(o, "hosts");
              return hosts.empty() ? std::string("all") : hosts;
            }},
+          {"MOVES", policy_words, Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
           {"AGE", age("created", now)}};
 }
@@ -193,6 +214,7 @@ Columns migration_columns(WallTime now) {
           {"FRAMES", plain("announcements"), Shown::Alone},
           {"JOBS", list("jobs"), Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
+          {"PLANNED", moment("planned"), Shown::Alone},
           {"SWITCHED", moment("switched"), Shown::Alone},
           {"ENDED", moment("ended"), Shown::Alone},
           {"REASON", plain("reason"), Shown::Wide}};

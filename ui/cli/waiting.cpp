@@ -140,6 +140,9 @@ Look look_at_migration(Session& session, const Json& operation) {
   const std::string state = text(operation, "state");
   const std::string round = rounds == 0 ? "" : ", round " + std::to_string(rounds - 1);
   Look look{name + "  " + state, name + ": " + state + round};
+  if (const std::string waits = printable(text(operation, "reason")); !waits.empty()) {
+    look = {name + "  " + waits, name + ": " + waits};
+  }
   if (total > 0 && rounds > 0) {
     look.live = name + "  " + bar(1 - remaining / total, 20) + " " + state + round + "  " +
                 human_bytes(remaining) + " left" + rate_and_eta(migration, remaining);

@@ -71,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
                          "bin")
     up.add_argument("--rest-port", type=int, default=7410, metavar="PORT",
                     help="mared's REST port (default: %(default)s)")
+    up.add_argument("--migration-tls", action="store_true",
+                    help="encrypt migrations, by the lab's own certificates")
     up.add_argument("--no-agents", action="store_true", help="without mare-agent (for debugging)")
     up.add_argument("--no-mared", action="store_true", help="without mared (for debugging)")
     up.add_argument("--json", action="store_true", help="print the lab on stdout as JSON")
@@ -107,7 +109,7 @@ def run_up(args: argparse.Namespace) -> int:
     plan = plans.make_plan(name=args.name, hosts=args.hosts, subnet=args.subnet, rate=args.rate,
                            memory_mib=args.memory_mib, state=args.state,
                            images=args.images.resolve(),
-                           rest_port=args.rest_port)
+                           rest_port=args.rest_port, migration_tls=args.migration_tls)
     bin_directory = str((args.bin or default_bin()).absolute())
     result = lab.up(plan, bin_directory, not args.no_agents, not args.no_mared, Progress())
     if args.json:

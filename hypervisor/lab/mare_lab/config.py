@@ -41,6 +41,10 @@ ovs_timeout = 5
 
 def qemu_conf(plan: Plan, host: str) -> str:
     # Everything that would need systemd, dbus, cgroups or a log daemon is off; see docs/lab.md.
+    tls = ""
+    if plan.migration_tls:
+        tls = (f'migrate_tls_x509_cert_dir = "{qemu_pki(plan, host)}"\n'
+               "migrate_tls_x509_verify = 1\n")
     return f"""\
 user = "root"
 group = "root"
@@ -53,7 +57,20 @@ stdio_handler = "file"
 migration_address = "{plan.host_address(host)}"
 migration_host = "{plan.host_address(host)}"
 max_queued = 0
-"""
+{tls}"""
+
+
+def qemu_pki(plan: Plan, host: str) -> str:
+    return str(plan.directory / "pki" / "qemu" / host)
+
+
+def qemu_pki_links(host: str) -> dict[str, str]:
+    """QEMU's own names for the files, and where they lead: both ends use the host's certificate."""
+    links = {"ca-cert.pem": "../../ca.pem"}
+    for role in ("server", "client"):
+        links[f"{role}-cert.pem"] = f"../../{host}.pem"
+        links[f"{role}-key.pem"] = f"../../{host}.key"
+    return links
 
 
 def ganesha_conf(plan: Plan) -> str:
@@ -105,7 +122,7 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
             "--memory-mib", str(plan.memory_mib), "--state-dir",
             str(plan.host_directory(host) / "agent"),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key",
-            str(pki / f"{host}.key")]
+            str(pki / f"{host}.key")] + (["--migration-tls"] if plan.migration_tls else [])
 
 
 def mared_argv(plan: Plan, program: str) -> list[str]:

@@ -10,6 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from mare_lab import config
 from mare_lab.plan import Plan
 from mare_lab.util import find_program, run, write_atomically
 
@@ -35,7 +36,20 @@ def ensure(plan: Plan) -> list[str]:
                                      alternatives):
             _make_certificate(directory, name, alternatives)
             made.append(name)
+    if plan.migration_tls:
+        for host in plan.host_names():
+            _link_for_qemu(Path(config.qemu_pki(plan, host)), config.qemu_pki_links(host))
     return made
+
+
+def _link_for_qemu(directory: Path, links: dict[str, str]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, target in links.items():
+        link = directory / name
+        if link.is_symlink() and os.readlink(link) == target:
+            continue
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
 
 
 def _good(certificate: Path, key: Path, alternatives: str | None) -> bool:
@@ -75,8 +89,9 @@ def _make_certificate(directory: Path, name: str, alternatives: str) -> None:
                    f"/O=Mare lab/CN={name}"],
                   f"requesting a certificate for {name}")
     extensions = directory / f"{name}.ext"
+    # QEMU refuses a certificate that is not for key encipherment.
     write_atomically(extensions, "basicConstraints=critical,CA:FALSE\n"
-                                 "keyUsage=critical,digitalSignature\n"
+                                 "keyUsage=critical,digitalSignature,keyEncipherment\n"
                                  "extendedKeyUsage=serverAuth,clientAuth\n"
                                  f"subjectAltName={alternatives}\n")
     text = run(["openssl", "x509", "-req", "-CA", str(directory / "ca.pem"), "-CAkey",

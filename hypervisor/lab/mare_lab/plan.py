@@ -29,6 +29,7 @@ class Plan:
     state: str
     images: str
     rest_port: int
+    migration_tls: bool = False
 
     @property
     def network(self) -> ipaddress.IPv4Network:
@@ -88,12 +89,12 @@ class Plan:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Plan":
-        return Plan(**{key: value[key] for key in Plan.__dataclass_fields__})
+        return Plan(**{key: value[key] for key in Plan.__dataclass_fields__ if key in value})
 
 
 def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int, state: Path,
               images: Path,
-              rest_port: int) -> Plan:
+              rest_port: int, migration_tls: bool = False) -> Plan:
     """Check every option and say which one is wrong, before anything is touched."""
     if not re.match(r"^[a-z][a-z0-9]*$", name) or len(name) > MAX_NAME:
         raise LabError(f"--name {name}: lower-case letters and digits, at most {MAX_NAME} of them "
@@ -117,7 +118,8 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
         raise LabError(f"--rest-port {rest_port}: not a port")
     if any(character in str(state) + str(images) for character in ' "\\\n'):
         raise LabError("--state and --images must not contain spaces, quotes or backslashes")
-    return Plan(name, hosts, str(network), rate, memory_mib, str(state), str(images), rest_port)
+    return Plan(name, hosts, str(network), rate, memory_mib, str(state), str(images), rest_port,
+                migration_tls)
 
 
 RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}

@@ -16,6 +16,7 @@ static const char* const kNames[kPatterns] = {"idle", "sweep", "random", "hot", 
 struct options {
   enum pattern pattern;
   uint64_t pages;
+  uint64_t rest_pages;
   uint64_t rate_pages_per_s;
   uint64_t period_ms;
   uint64_t burst_ms;
@@ -33,6 +34,7 @@ static const char kHelp[] =
     "tenth),\n"
     "                   burst (sweeps, then rests), sort (of integers, again and again) (sweep)\n"
     "  --size-mib S     memory of each rank (32)\n"
+    "  --rest-mib Q     besides, of each rank: filled once and checked at the end (0)\n"
     "  --rate-mib R     written a second by each rank; 0: as fast as it can (8)\n"
     "  --burst-ms B     burst: writes so long, then rests as long (4000)\n"
     "  --period-ms M    of an iteration, at whose end the ranks meet (50)\n"
@@ -67,6 +69,7 @@ static enum pattern pattern_of(const char* text) {
 static void read_options(int argc, char** argv, struct options* options) {
   static const struct option kLong[] = {{"pattern", required_argument, NULL, 'p'},
                                         {"size-mib", required_argument, NULL, 's'},
+                                        {"rest-mib", required_argument, NULL, 'q'},
                                         {"rate-mib", required_argument, NULL, 'r'},
                                         {"burst-ms", required_argument, NULL, 'b'},
                                         {"period-ms", required_argument, NULL, 'm'},
@@ -93,6 +96,9 @@ static void read_options(int argc, char** argv, struct options* options) {
         break;
       case 's':
         options->pages = example_number("writer", name, optarg, 1, 1 << 20) * kPagesPerMib;
+        break;
+      case 'q':
+        options->rest_pages = example_number("writer", name, optarg, 0, 1 << 20) * kPagesPerMib;
         break;
       case 'r':
         options->rate_pages_per_s =
@@ -235,16 +241,20 @@ static void write_some(struct run* run, uint64_t elapsed_us) {
   for (uint64_t i = 0; i < pages; ++i) write_page(run, next_page(run));
 }
 
+static uint64_t all_pages(const struct run* run) {
+  return run->options.pages + run->options.rest_pages;
+}
+
 static bool set_up(struct run* run) {
-  const struct options* options = &run->options;
-  run->memory = aligned_alloc(kPageBytes, options->pages * kPageBytes);
-  run->written = calloc(options->pages, sizeof *run->written);
+  const uint64_t pages = all_pages(run);
+  run->memory = aligned_alloc(kPageBytes, pages * kPageBytes);
+  run->written = calloc(pages, sizeof *run->written);
   if (!run->memory || !run->written) {
     fprintf(stderr, "writer: rank %d: no memory for %" PRIu64 " MiB: choose a smaller --size-mib\n",
-            run->rank, options->pages / kPagesPerMib);
+            run->rank, pages / kPagesPerMib);
     return false;
   }
-  for (uint64_t at = 0; at < options->pages; ++at) fill_page(run, at, stamp_of(run, at, 0));
+  for (uint64_t at = 0; at < pages; ++at) fill_page(run, at, stamp_of(run, at, 0));
   run->chance = stamp_of(run, 0, 0);
   return true;
 }
@@ -293,7 +303,9 @@ static void iterate(struct run* run) {
 }
 
 static int finish(struct run* run) {
-  for (uint64_t at = 0; at < run->options.pages && run->options.pattern != kSort; ++at) {
+  // What was sorted is checked as it is sorted.
+  const uint64_t first = run->options.pattern == kSort ? run->options.pages : 0;
+  for (uint64_t at = first; at < all_pages(run); ++at) {
     if (!page_is(run, at, stamp_of(run, at, run->written[at]))) note_wrong(run, "page", at);
   }
   uint64_t wrong = 0;

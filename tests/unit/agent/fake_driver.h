@@ -91,6 +91,9 @@ class FakeDriver final : public Driver {
   Result<MemoryProfile> memory_profile(const VmKey& vm) override {
     return answer("memory_profile", [&] { return key = vm, profile_answer; });
   }
+  Result<Milliseconds> look_anew(const VmKey& vm) override {
+    return answer("look_anew", [&] { return key = vm, Milliseconds{1050}; });
+  }
   Result<IncomingEndpoint> open_link_sink() override {
     return answer("open_link_sink", [&] { return endpoint_answer; });
   }

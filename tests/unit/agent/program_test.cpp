@@ -87,6 +87,7 @@ TEST(Program, WrongUsage) {
   auto [code, text] = run({MARE_AGENT, "--help"});
   EXPECT_EQ(code, 0);
   EXPECT_NE(text.find("--migration-address"), std::string::npos);
+  EXPECT_NE(text.find("--migration-tls"), std::string::npos);
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong{
       {{MARE_AGENT}, "--name"},
       {{MARE_AGENT, "--name", "h1", "--listen", "127.0.0.1", "--memory-mib", "512"}, "--listen"},

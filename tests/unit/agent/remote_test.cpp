@@ -108,6 +108,9 @@ TEST_F(Remote, WhatAForecastNeeds) {
   ASSERT_TRUE(profile.ok()) << profile.error().text();
   EXPECT_TRUE(same(*profile, full_profile()));
   EXPECT_TRUE(same(fake_.key, full_key()));
+  auto wait = driver_->look_anew(full_key());
+  ASSERT_TRUE(wait.ok()) << wait.error().text();
+  EXPECT_EQ(*wait, Milliseconds{1050});
   auto sink = driver_->open_link_sink();
   ASSERT_TRUE(sink.ok()) << sink.error().text();
   EXPECT_EQ(sink->uri, fake_.endpoint_answer.uri);
@@ -115,8 +118,8 @@ TEST_F(Remote, WhatAForecastNeeds) {
   ASSERT_TRUE(link.ok()) << link.error().text();
   EXPECT_TRUE(same(*link, full_link()));
   EXPECT_EQ(fake_.endpoint.uri, "mare-link://10.77.0.13:4001/other");
-  EXPECT_EQ(fake_.take_calls(),
-            (std::vector<std::string>{"memory_profile", "open_link_sink", "measure_link"}));
+  EXPECT_EQ(fake_.take_calls(), (std::vector<std::string>{"memory_profile", "look_anew",
+                                                          "open_link_sink", "measure_link"}));
 }
 
 TEST_F(Remote, EveryCallWithAKey) {

@@ -36,6 +36,7 @@ HostFacts full_facts() {
   facts.strategies = {Strategy::PreCopy, Strategy::Compressed};
   facts.dirty_log = "pagemap-scan";
   facts.dirty_log_why = "none";
+  facts.migration_tls = true;
   return facts;
 }
 
@@ -132,12 +133,12 @@ bool same(const VmSpec& a, const VmSpec& b) {
 
 bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
-               version] = a;
+               version, tls] = a;
   return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version) == std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead,
-                                                b.accelerated, b.live_migration,
-                                                b.live_migration_why, b.strategies, b.dirty_log,
-                                                b.dirty_log_why, b.agent_version);
+                  log_why, version,
+                  tls) == std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated,
+                                   b.live_migration, b.live_migration_why, b.strategies,
+                                   b.dirty_log, b.dirty_log_why, b.agent_version, b.migration_tls);
 }
 
 bool same(const VmObservation& a, const VmObservation& b) {

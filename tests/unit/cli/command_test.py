@@ -279,10 +279,38 @@ class Waiting(CommandTest):
         done = self.mare("migrate", "demo-1", "--to", "h3", "--bandwidth", "50MB/s", "--max-downtime", "300ms",
                          "--timeout", "1m", "--priority", "least-traffic", "--force")
         self.assertEqual(self.sent("POST")[0], ("/api/v1/vms/demo-1/migrations", {
-            "destination": "h3", "priority": "least-traffic", "strategy": None, "bandwidth_limit_bytes_per_s": 5e7,
-            "downtime_limit_ms": 300, "time_limit_s": None, "at_limit": "cancel", "timeout_s": 60, "force": True}))
+            "destination": "h3", "priority": "least-traffic", "bandwidth_limit_bytes_per_s": 5e7,
+            "downtime_limit_ms": 300, "timeout_s": 60, "force": True}))
         self.assertIn("demo-1 moved from h1 to h3 in 2 s", done.stdout)
         self.assertIn("round 0", done.stderr)
+
+
+class Policies(CommandTest):
+    POOL = {"id": "demo", "size": 2, "move_policy": {
+        "priority": "least-traffic", "strategy": None, "bandwidth_limit_bytes_per_s": 5e7, "downtime_limit_ms": 300,
+        "time_limit_s": 60, "at_limit": "cancel"}}
+
+    def policy(self, *words: str) -> Any:
+        self.server.requests.clear()
+        self.server.on("PATCH", "/pools/demo", self.POOL)
+        self.mare("pool", "set-policy", "demo", *words)
+        return self.sent("PATCH")[0][1]["move_policy"]
+
+    def test_a_pools_policy_is_changed_field_by_field(self) -> None:
+        self.assertEqual(self.policy("--bandwidth", "50MB/s", "--time-limit", "60s"),
+                         {"bandwidth_limit_bytes_per_s": 5e7, "time_limit_s": 60})
+        self.assertEqual(self.policy("--strategy", "none", "--max-downtime", "none"),
+                         {"strategy": None, "downtime_limit_ms": None})
+        self.assertEqual(self.policy("--reset", "--at-limit", "post-copy"), {
+            "priority": "least-stall", "strategy": None, "bandwidth_limit_bytes_per_s": None,
+            "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy", "drop_page_cache": False})
+        self.assertEqual(self.policy("--drop-page-cache", "yes"), {"drop_page_cache": True})
+        self.mare("pool", "set-policy", "demo", "--bandwidth", "much", code=2)
+
+    def test_it_is_shown_in_words(self) -> None:
+        self.server.on("GET", "/pools", {"items": [self.POOL]})
+        self.assertIn("least-traffic, at most 50 MB/s, downtime 300 ms, within 60 s or cancel",
+                      self.mare("pool", "list", "-o", "wide").stdout)
 
 
 class Forecasts(CommandTest):

@@ -171,6 +171,23 @@ TEST_F(WatcherTest, APointThatTookTooLongIsLeftOut) {
   EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{220, 520})) << "not the first two";
 }
 
+TEST_F(WatcherTest, ALookAnewCutsAnOldCycleShortAndTakesAYoungOneAsItIs) {
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "not watched";
+  watcher_.watch("a");
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "its log is not open yet";
+  run(milliseconds{300});
+  ASSERT_EQ(cycles().size(), 1U);
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{750});
+  EXPECT_EQ(cycles().size(), 1U);
+  run(seconds{40});
+  ASSERT_EQ(cycles().size(), 2U);
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1050});
+  ASSERT_EQ(cycles().size(), 3U);
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 20'000) << "what it had seen stays";
+  run(milliseconds{1050});
+  EXPECT_EQ(walls_ms(cycles()[2]).back(), 1000);
+}
+
 TEST_F(WatcherTest, LatePointsAreTakenOnce) {
   watcher_.watch("a");
   watcher_.step();

@@ -13,6 +13,7 @@ TEST(MovePolicy, EveryFieldIsKept) {
   policy.downtime_limit = Milliseconds{250};
   policy.time_limit = Seconds{7.5};
   policy.at_limit = LimitAction::StopAndCopy;
+  policy.drop_page_cache = true;
   const auto back = move_policy_from(text_of(policy));
   EXPECT_EQ(back.priority, policy.priority);
   EXPECT_EQ(back.strategy, policy.strategy);
@@ -20,6 +21,15 @@ TEST(MovePolicy, EveryFieldIsKept) {
   EXPECT_EQ(back.downtime_limit, policy.downtime_limit);
   EXPECT_EQ(back.time_limit, policy.time_limit);
   EXPECT_EQ(back.at_limit, policy.at_limit);
+  EXPECT_TRUE(back.drop_page_cache);
+}
+
+TEST(MovePolicy, TheMomentIsKeptBesideIt) {
+  const auto back = timing_from(text_of({}, true, {Moment::Trough, Seconds{75}}));
+  EXPECT_EQ(back.moment, Moment::Trough);
+  EXPECT_EQ(back.within, Seconds{75});
+  EXPECT_EQ(timing_from(text_of({})).moment, Moment::Now);
+  EXPECT_EQ(timing_from("force").moment, Moment::Now);
 }
 
 /// Operations of an earlier version kept nothing.
@@ -64,6 +74,9 @@ TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {
   policy = {};
   policy.strategy = Strategy::CheckpointRestart;
   EXPECT_EQ(check(policy).error().field, "strategy");
+  policy = {};
+  policy.priority = Priority::Manual;
+  EXPECT_EQ(check(policy).error().field, "priority");
   policy = {};
   policy.strategy = Strategy::Compressed;
   EXPECT_TRUE(check(policy).ok());

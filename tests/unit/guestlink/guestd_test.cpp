@@ -170,6 +170,7 @@ TEST_F(GuestdTest, TheClockOfAnOrdinaryMachineIsLeftAlone) {
   ASSERT_FALSE(set);
   EXPECT_EQ(set.error().code, Code::Unauthenticated);
   EXPECT_FALSE(link_->power_off(guest_));
+  EXPECT_EQ(link_->drop_cache(guest_).error().code, Code::Unauthenticated);
 }
 
 TEST_F(GuestdTest, ARestartedDaemonIsFoundAgainByTheSameLink) {

@@ -47,6 +47,17 @@ class CommandLines(unittest.TestCase):
         self.assertEqual(options["--migration-address"], "10.77.0.12")
         self.assertEqual(options["--cert"], "/state/pki/h2.pem")
 
+    def test_migrations_are_encrypted_where_the_lab_is_asked_to(self) -> None:
+        self.assertNotIn("--migration-tls", config.agent_argv(plan(), "h2", "/bin/mare-agent"))
+        self.assertNotIn("tls", config.qemu_conf(plan(), "h2"))
+        secret = plan(migration_tls=True)
+        self.assertIn("--migration-tls", config.agent_argv(secret, "h2", "/bin/mare-agent"))
+        self.assertIn('migrate_tls_x509_cert_dir = "/state/pki/qemu/h2"\n', config.qemu_conf(secret, "h2"))
+        links = config.qemu_pki_links("h2")
+        self.assertEqual(set(links), {"ca-cert.pem", "server-cert.pem", "server-key.pem", "client-cert.pem",
+                                      "client-key.pem"})
+        self.assertEqual(links["client-key.pem"], "../../h2.key")
+
     def test_mared_speaks_rest_on_loopback_only(self) -> None:
         options = self.options(config.mared_argv(plan(rest_port=7999), "/sbin/mared"))
         self.assertEqual(options["--listen"], "127.0.0.1:7999")

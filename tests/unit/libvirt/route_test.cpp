@@ -11,7 +11,8 @@ TEST(Route, ComesBackAsItWasWritten) {
                     "br0",
                     "/state/a|b%7Cc%/console/demo-0.log",
                     true,
-                    "/lib/a|b.so"};
+                    "/lib/a|b.so",
+                    true};
   auto back = Route::parse(route.text());
   ASSERT_TRUE(back.ok()) << back.error().text();
   EXPECT_EQ(back->libvirt_uri, route.libvirt_uri);
@@ -20,6 +21,27 @@ TEST(Route, ComesBackAsItWasWritten) {
   EXPECT_EQ(back->console, route.console);
   EXPECT_EQ(back->accelerated, route.accelerated);
   EXPECT_EQ(back->preload, route.preload);
+  EXPECT_TRUE(back->tls);
+  EXPECT_FALSE(Route::parse(Route{"a", "b", "c", "d"}.text())->tls);
+}
+
+TEST(Route, TheMigrationAddressIsWhatLibvirtIsTold) {
+  EXPECT_EQ(libvirt_uri_at("10.88.0.12"), "qemu+tcp://10.88.0.12/system");
+  EXPECT_EQ(data_uri_at("10.88.0.12"), "tcp://10.88.0.12");
+  EXPECT_EQ(data_uri_at("h2.migrations.example"), "tcp://h2.migrations.example");
+  EXPECT_EQ(libvirt_uri_at("fd00::12"), "qemu+tcp://[fd00::12]/system");
+  EXPECT_EQ(data_uri_at("[fd00::12]"), "tcp://[fd00::12]");
+}
+
+TEST(Route, BothEndsEncryptOrNone) {
+  Route route;
+  EXPECT_TRUE(check_encryption(route, false).ok());
+  const auto refused = check_encryption(route, true);
+  EXPECT_EQ(refused.error().code, Code::FailedPrecondition);
+  EXPECT_NE(refused.error().remedy.find("--migration-tls"), std::string::npos);
+  route.tls = true;
+  EXPECT_TRUE(check_encryption(route, true).ok());
+  EXPECT_FALSE(check_encryption(route, false).ok());
 }
 
 TEST(Route, WhatIsNoRouteIsRefusedByName) {

@@ -52,6 +52,17 @@ TEST(CallFor, EveryStrategyAsksForItselfAndNothingElse) {
   }
 }
 
+TEST(CallFor, PagesAreEncryptedInEveryStrategyAndWhenMending) {
+  Route secret = kRoute;
+  secret.tls = true;
+  for (int i = 0; i < kStrategies; ++i) {
+    const auto ticket = with(static_cast<Strategy>(i));
+    EXPECT_TRUE(call_for(ticket, secret, "").flags & VIR_MIGRATE_TLS);
+    EXPECT_FALSE(call_for(ticket, kRoute, "").flags & VIR_MIGRATE_TLS);
+  }
+  EXPECT_TRUE(call_to_mend(with(Strategy::PostCopy), secret).flags & VIR_MIGRATE_TLS);
+}
+
 TEST(CallFor, KnobsGoWithTheTypesThatLibvirtWants) {
   auto throttled = with(Strategy::Throttled);
   throttled.sending.throttle_initial_percent = 30;

@@ -51,6 +51,7 @@ class StoreTest : public testing::Test {
     host.strategies = {Strategy::PreCopy, Strategy::StopAndCopy};
     host.dirty_log = "pagemap-scan";
     host.dirty_log_why = "x";
+    host.migration_tls = true;
     host.added = WallTime{11};
     host.last_seen = WallTime{12};
     return host;
@@ -66,6 +67,10 @@ class StoreTest : public testing::Test {
     pool.token = "secret";
     pool.hosts = {HostId{"h1"}, HostId{"h2"}};
     pool.created = WallTime{13};
+    pool.move_policy.strategy = Strategy::Hybrid;
+    pool.move_policy.priority = Priority::Manual;
+    pool.move_policy.downtime_limit = Milliseconds{120};
+    pool.move_policy.drop_page_cache = true;
     return pool;
   }
   static Vm full_vm(int index) {
@@ -119,6 +124,7 @@ TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
     EXPECT_EQ(row->strategies, host.strategies);
     EXPECT_EQ(row->dirty_log, host.dirty_log);
     EXPECT_EQ(row->dirty_log_why, host.dirty_log_why);
+    EXPECT_TRUE(row->migration_tls);
     EXPECT_EQ(row->added, host.added);
     EXPECT_EQ(row->last_seen, host.last_seen);
     return ok_status();
@@ -153,6 +159,11 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->token, "secret");
     EXPECT_EQ(pool->vcpus, 3);
     EXPECT_EQ(pool->image_version, "abc");
+    EXPECT_EQ(pool->move_policy.strategy, Strategy::Hybrid);
+    EXPECT_EQ(pool->move_policy.priority, Priority::Manual);
+    EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
+    EXPECT_FALSE(pool->move_policy.time_limit);
+    EXPECT_TRUE(pool->move_policy.drop_page_cache);
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);
     EXPECT_EQ(vm->mac, full_vm(0).mac);

@@ -74,27 +74,62 @@ TEST(PoolBody, BadInput) {
   EXPECT_THAT(bad<PoolBody>(R"({"id":"p","memory":192})"), ElementsAre("/memory"));
 }
 
+TEST(PoolBody, APolicyIsReadLikeAMigrations) {
+  const auto body = good<PoolBody>(
+      R"({"id":"p","move_policy":{"priority":"least-traffic","downtime_limit_ms":200}})");
+  EXPECT_EQ(body.move_policy.priority, Priority::LeastTraffic);
+  EXPECT_EQ(good<PoolBody>(to_text(to_json(body))).move_policy.downtime_limit, Milliseconds{200});
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","move_policy":{"at_limit":"x","timeout_s":3}})"),
+              ElementsAre("/move_policy/at_limit", "/move_policy/timeout_s"));
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","move_policy":[]})"), ElementsAre("/move_policy"));
+}
+
+TEST(PoolPatchBody, WhatIsAbsentStaysAndNullIsTheDefault) {
+  MovePolicy before;
+  before.bandwidth_limit = BytesPerSecond{1e7};
+  before.time_limit = Seconds{9};
+  before.at_limit = LimitAction::PostCopy;
+  const auto patch = [&](const std::string& policy) {
+    const auto body = good<PoolPatchBody>(R"({"move_policy":)" + policy + "}");
+    const auto again = good<PoolPatchBody>(to_text(to_json(body)));
+    return changed(before, again.move_policy);
+  };
+  EXPECT_EQ(patch("{}").bandwidth_limit, before.bandwidth_limit);
+  const MovePolicy less = patch(R"({"bandwidth_limit_bytes_per_s":null,"at_limit":null})");
+  EXPECT_FALSE(less.bandwidth_limit);
+  EXPECT_EQ(less.at_limit, LimitAction::Cancel);
+  EXPECT_EQ(less.time_limit, before.time_limit);
+  EXPECT_EQ(patch(R"({"time_limit_s":3})").time_limit, Seconds{3});
+  EXPECT_THAT(bad<PoolPatchBody>("{}"), ElementsAre("/move_policy"));
+  EXPECT_THAT(bad<PoolPatchBody>(R"({"move_policy":{},"size":3})"), ElementsAre("/size"));
+}
+
 TEST(MigrationBody, RoundTripAndDefaults) {
-  const MovePolicy policy{Priority::Manual,  Strategy::Hybrid, BytesPerSecond{5e7},
-                          Milliseconds{300}, Seconds{20},      LimitAction::PostCopy};
-  const MigrationBody body{HostId{"h3"}, policy, Seconds{60}, true};
+  MigrationBody body{HostId{"h3"}, {}, Seconds{60}, true};
+  body.policy.priority = Priority::Manual;
+  body.policy.strategy = Strategy::Hybrid;
+  body.policy.bandwidth_limit = BytesPerSecond{5e7};
+  body.policy.downtime_limit = Milliseconds{300};
+  body.policy.time_limit.emplace();  // none, whatever the pool says
+  body.policy.at_limit = LimitAction::PostCopy;
+  body.policy.drop_page_cache = true;
   const auto back = good<MigrationBody>(to_text(to_json(body)));
   EXPECT_EQ(back.destination, body.destination);
-  EXPECT_EQ(back.policy.priority, policy.priority);
-  EXPECT_EQ(back.policy.strategy, policy.strategy);
-  EXPECT_EQ(back.policy.bandwidth_limit, policy.bandwidth_limit);
-  EXPECT_EQ(back.policy.downtime_limit, policy.downtime_limit);
-  EXPECT_EQ(back.policy.time_limit, policy.time_limit);
-  EXPECT_EQ(back.policy.at_limit, policy.at_limit);
+  EXPECT_EQ(back.policy.priority, body.policy.priority);
+  EXPECT_EQ(back.policy.strategy, body.policy.strategy);
+  EXPECT_EQ(back.policy.bandwidth_limit, body.policy.bandwidth_limit);
+  EXPECT_EQ(back.policy.downtime_limit, body.policy.downtime_limit);
+  ASSERT_TRUE(back.policy.time_limit);
+  EXPECT_FALSE(*back.policy.time_limit);
+  EXPECT_EQ(back.policy.at_limit, body.policy.at_limit);
+  EXPECT_EQ(back.policy.drop_page_cache, true);
   EXPECT_EQ(back.timeout, body.timeout);
   EXPECT_TRUE(back.force);
   const auto least = good<MigrationBody>("{}");
   EXPECT_FALSE(least.force);
-  EXPECT_EQ(least.policy.priority, Priority::LeastStall);
   EXPECT_FALSE(least.destination);
-  EXPECT_FALSE(least.policy.bandwidth_limit);
-  EXPECT_FALSE(least.policy.strategy);
-  EXPECT_EQ(least.policy.at_limit, LimitAction::Cancel);
+  EXPECT_FALSE(least.policy.priority || least.policy.strategy || least.policy.bandwidth_limit ||
+               least.policy.downtime_limit || least.policy.time_limit || least.policy.at_limit);
   EXPECT_EQ(least.timeout, Seconds{600});
   EXPECT_FALSE(good<MigrationBody>(R"({"destination":null})").destination);
 }
@@ -110,14 +145,21 @@ TEST(MigrationBody, BadInput) {
       UnorderedElementsAre("/strategy", "/at_limit", "/time_limit_s"));
 }
 
-TEST(MigrationBody, APriorityIsStatedUnlessAStrategyIs) {
+TEST(MigrationBody, AMomentHasItsDeadline) {
+  EXPECT_EQ(good<MigrationBody>("{}").timing.moment, Moment::Now);
+  const auto trough = good<MigrationBody>(R"({"moment":"trough","within_s":90})");
+  EXPECT_EQ(trough.timing.moment, Moment::Trough);
+  EXPECT_EQ(good<MigrationBody>(to_text(to_json(trough))).timing.within, Seconds{90});
+  EXPECT_THAT(bad<MigrationBody>(R"({"moment":"full moon"})"), ElementsAre("/moment"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"within_s":90})"), ElementsAre("/within_s"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"moment":"trough","within_s":0})"), ElementsAre("/within_s"));
+}
+
+TEST(MigrationBody, WhatIsNoWordIsAFault) {
   const auto chosen = good<MigrationBody>(R"({"priority":"least-traffic"})");
   EXPECT_EQ(chosen.policy.priority, Priority::LeastTraffic);
   EXPECT_EQ(good<MigrationBody>(to_text(to_json(chosen))).policy.priority, Priority::LeastTraffic);
-  const auto named = good<MigrationBody>(R"({"priority":"least-traffic","strategy":"hybrid"})");
-  EXPECT_EQ(named.policy.priority, Priority::Manual);
   EXPECT_THAT(bad<MigrationBody>(R"({"priority":"fast"})"), ElementsAre("/priority"));
-  EXPECT_THAT(bad<MigrationBody>(R"({"priority":"manual"})"), ElementsAre("/priority"));
   EXPECT_THAT(bad<MigrationBody>(R"({"force":"yes"})"), ElementsAre("/force"));
 }
 

@@ -76,6 +76,13 @@ TEST(Entities, PoolKeepsItsTokenToItself) {
   const Pool pool{PoolId{"demo"}, "base",         "3",  4, mebibytes(192), 1,
                   "secret",       {HostId{"h1"}}, kThen};
   there_and_back(pool, pool_from);
+  Pool limited = pool;
+  limited.move_policy.priority = Priority::LeastTraffic;
+  limited.move_policy.bandwidth_limit = BytesPerSecond{5e7};
+  limited.move_policy.time_limit = Seconds{20};
+  limited.move_policy.at_limit = LimitAction::StopAndCopy;
+  there_and_back(limited, pool_from);
+  EXPECT_EQ(pool_from(to_json(limited))->move_policy.at_limit, LimitAction::StopAndCopy);
   EXPECT_THAT(to_text(to_json(pool)), testing::Not(HasSubstr("secret")));
 }
 

@@ -29,20 +29,23 @@ _mare() {
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
     --strategy)
-      words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy"
+      words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy none"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
+    --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
+    --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
-    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
+  local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
     :) words="host pool vm job migrate explain forecast migration operation events plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
-    pool:) words="list show create delete" ;;
+    pool:) words="list show create set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output wait" ;;
     migration:) words="list show cancel" ;;
@@ -52,7 +55,8 @@ _mare() {
     host:add) words="--address" ;;
     host:drain) words="$(_mare_names host) --dry-run" ;;
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
-    pool:create) words="--size --memory --vcpus --image --hosts" ;;
+    pool:create) words="--size --memory --vcpus --image --hosts $policy" ;;
+    pool:set-policy) words="$(_mare_names pool) --reset $policy" ;;
     pool:show) words=$(_mare_names pool) ;;
     pool:delete) words="$(_mare_names pool) --force" ;;
     vm:list) words="--pool --host" ;;
@@ -63,8 +67,8 @@ _mare() {
     job:show|job:cancel|job:wait) words=$(_mare_names job) ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
     job:list) words="--pool --state" ;;
-    migrate:) words="$(_mare_names vm) --to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
-    migrate:*) words="--to --dry-run --priority --force --strategy --bandwidth --max-downtime --time-limit --at-limit --timeout" ;;
+    migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
+    migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;
     migration:list) words="--vm" ;;
     plan:) words="--from --rebalance --place --drain --spread --pack --hosts --best-effort --n-plus-one --no-n-plus-one --max-moves" ;;
     explain:) words=$(_mare_names migration) ;;

@@ -1,0 +1,106 @@
+"""Migrations as an operator would make them with virsh, beside Maré: the baselines of the bench `move`."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from lib.cluster import Cluster
+from lib.waiting import wait_until
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A way to move a VM with virsh."""
+
+    name: str
+    options: list[str]
+    #: Switched to post-copy after its first pass, as the manual says.
+    after_pass: bool = False
+
+
+METHODS = [Method("virsh", ["--live"]), Method("virsh --auto-converge", ["--live", "--auto-converge"]),
+           Method("virsh --postcopy", ["--live", "--postcopy"], after_pass=True), Method("virsh, paused", [])]
+#: Saved to shared storage and restored elsewhere: checkpoint, transfer, restart.
+SAVE_RESTORE = Method("virsh save, restore", [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """What was seen of one."""
+
+    begun: float
+    ended: float
+    done: bool
+
+
+class ByHand:
+    """Moves a VM behind Maré's back; it does not run meanwhile, and finds the VM where it was, afterwards."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.addresses = {host["name"]: host["address"] for host in cluster.status()["hosts"]}
+
+    def _virsh(self, host: str, *words: str) -> list[str]:
+        return ["virsh", "-q", "-c", self.cluster._uris[host], *words]  # noqa: SLF001
+
+    def _description(self, vm: str, source: str, destination: str) -> pathlib.Path:
+        """The VM's own, with the destination's console file."""
+        xml = self.cluster.virsh(source, "dumpxml", "--migratable", "--security-info", vm)
+        file = pathlib.Path(tempfile.mkstemp(suffix=".xml")[1])
+        file.write_text(xml.replace(f"/hosts/{source}/", f"/hosts/{destination}/"))
+        return file
+
+    def move(self, vm: str, source: str, destination: str, method: Method, limit_s: float) -> Move:
+        """Given up after `limit_s`: the VM is then where it was."""
+        if method is SAVE_RESTORE:
+            return self._save_restore(vm, source, destination)
+        file = self._description(vm, source, destination)
+        address = self.addresses[destination]
+        begun = time.time()
+        process = subprocess.Popen(
+            self._virsh(source, "migrate", vm, f"qemu+tcp://{address}/system", f"tcp://{address}", "--p2p", "--xml",
+                        str(file), *method.options), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        switched = not method.after_pass
+        while process.poll() is None:
+            if not switched and self._passes(source, vm) > 1:
+                switched = subprocess.run(self._virsh(source, "migrate-postcopy", vm), check=False,
+                                          capture_output=True).returncode == 0
+            if time.time() - begun > limit_s and switched and not method.after_pass:
+                subprocess.run(self._virsh(source, "domjobabort", vm), check=False, capture_output=True)
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                pass
+        file.unlink()
+        return Move(begun, time.time(), process.returncode == 0)
+
+    def _passes(self, host: str, vm: str) -> int:
+        told = subprocess.run(self._virsh(host, "domjobinfo", vm), check=False, capture_output=True, text=True).stdout
+        found = [line.split()[-1] for line in told.splitlines() if line.startswith("Iteration:")]
+        return int(found[0]) if found else 0
+
+    def _save_restore(self, vm: str, source: str, destination: str) -> Move:
+        file = self._description(vm, source, destination)
+        # What a host writes here goes over its link: the job file system is mounted from the NFS server.
+        state = pathlib.Path(tempfile.mkdtemp()) / f"{vm}.state"
+        begun = time.time()
+        self.cluster.virsh(source, "save", vm, str(state))
+        self.cluster.virsh(destination, "restore", str(state), "--xml", str(file), "--running")
+        ended = time.time()
+        state.unlink()
+        file.unlink()
+        return Move(begun, ended, True)
+
+    def bring_back(self, vm: str, home: str) -> None:
+        """By the surest way, on a fast link."""
+        copies = self.cluster.copies(vm)
+        if home in copies:
+            return
+        self.cluster.lab("rate", "1gbit")
+        (away,) = copies
+        back = self.move(vm, away, home, METHODS[3], 120)
+        wait_until(lambda: back.done and self.cluster.copies(vm) == {home: "running"}, f"{vm} is at {home} again")

@@ -1,0 +1,111 @@
+"""Caps what each guest's CPUs may take, so that the machine has the slack that a real host has.
+
+On a real host the mover has cores of its own beside the guests. Emulated guests that compute all the time would leave it
+nothing on two cores, and the bench would measure the scheduler. Only the vCPU threads are capped, not the migration's.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import threading
+from typing import Any
+
+GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
+PERIOD_US = 10_000  # short, so that a guest does not stand still for long when it has used up its share
+LOOK_S = 0.05
+
+
+class Caps:
+    """While it is entered, vCPU threads of every QEMU of this machine have at most `share` of a core each."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.why_not = "" if (GROUPS / "cpu.cfs_quota_us").exists() or (GROUPS / "tasks").exists() else \
+            f"no cpu controller of cgroup version 1 in {GROUPS}"
+        self._known: set[int] = set()
+        self._groups: dict[int, pathlib.Path] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def stated(self) -> dict[str, Any]:
+        """What a report says of it."""
+        return {"vcpu_share_of_a_core": None, "why_not": self.why_not} if self.why_not else \
+            {"vcpu_share_of_a_core": self.share, "period_us": PERIOD_US}
+
+    def __enter__(self) -> "Caps":
+        if not self.why_not:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for tid, group in self._groups.items():
+            self._write(GROUPS / "tasks", str(tid))
+            self._remove(group)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for process in self._emulators():
+            try:
+                threads = list((process / "task").iterdir())
+            except OSError:
+                continue  # it ended
+            for thread in threads:
+                tid = int(thread.name)
+                if tid not in self._known and self._is_vcpu(thread):
+                    self._cap(tid)
+        for tid in [tid for tid in self._groups if not pathlib.Path(f"/proc/{tid}").exists()]:
+            self._known.discard(tid)
+            self._remove(self._groups.pop(tid))
+
+    @staticmethod
+    def _emulators() -> list[pathlib.Path]:
+        found = []
+        for process in pathlib.Path("/proc").iterdir():
+            if process.name.isdigit():
+                try:
+                    if (process / "comm").read_text().startswith("qemu-system"):
+                        found.append(process)
+                except OSError:
+                    pass
+        return found
+
+    @staticmethod
+    def _is_vcpu(thread: pathlib.Path) -> bool:
+        try:
+            return (thread / "comm").read_text().startswith("CPU ")
+        except OSError:
+            return False
+
+    def _cap(self, tid: int) -> None:
+        group = GROUPS / f"mare-bench-{os.getpid()}-{tid}"
+        try:
+            group.mkdir(exist_ok=True)
+        except OSError:
+            return
+        if self._write(group / "cpu.cfs_period_us", str(PERIOD_US)) and \
+                self._write(group / "cpu.cfs_quota_us", str(int(PERIOD_US * self.share))) and \
+                self._write(group / "tasks", str(tid)):
+            self._known.add(tid)
+            self._groups[tid] = group
+
+    @staticmethod
+    def _write(file: pathlib.Path, text: str) -> bool:
+        try:
+            file.write_text(text)
+        except OSError:
+            return False
+        return True
+
+    @staticmethod
+    def _remove(group: pathlib.Path) -> None:
+        try:
+            group.rmdir()
+        except OSError:
+            pass  # its thread is still leaving

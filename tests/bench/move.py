@@ -1,0 +1,224 @@
+"""One VM of 512 MiB under four programs: Maré's choice against virsh by hand, by what the job lost.
+
+Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
+at half of the link's rate, 300 MB at rest), an HPL-like product, idle. Interleaved; each method moves the VM under the
+same running job, and it is brought back between two runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import threading
+import time
+from typing import Any
+
+from by_hand import METHODS, ByHand, Method, Move
+from caps import Caps
+from lib.cluster import Cluster, Json
+from lib.waiting import wait_until
+from workloads import FOREVER_S, LINE, Workload, report
+
+POOL = "move"
+MEMORY_MIB = 512
+GOODPUT = {"100mbit": 11.77e6, "1gbit": 117.7e6}  # 1448 of 1514 bytes of a frame, less acknowledgements
+VCPU_SHARE = 0.5
+OURS = "mare"
+LOAD_LIMIT = 6.0
+#: A method that has not ended after so many times the wire time of its memory is given up.
+PATIENCE = 3.0
+
+
+def cases(rate: str) -> list[tuple[str, Workload]]:
+    mib = GOODPUT[rate] / (1 << 20)
+
+    def writer(name: str, *words: str) -> Workload:
+        return Workload(name, 1, ["writer", "--seconds", str(FOREVER_S), "--until", "enough", *words], steady="iteration=20 ")
+
+    return [("idle", writer("idle", "--pattern", "idle", "--size-mib", "300")),
+            ("half-rate", writer("half-rate", "--pattern", "random", "--size-mib", "64", "--rest-mib", "286", "--rate-mib",
+                                 str(max(1, round(mib / 2))))),
+            ("saturated", writer("saturated", "--pattern", "sweep", "--size-mib", "382", "--rate-mib", str(round(2.2 * mib)))),
+            ("compute", writer("compute", "--pattern", "sort", "--size-mib", "16", "--rest-mib", "64"))]
+
+
+class Tail:
+    """Lines of a job's output file and when they came, without mared, which is down at times."""
+
+    def __init__(self, file: Any) -> None:
+        self.lines: list[report.Line] = []
+        self._file = file
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        rest = ""
+        with open(self._file, encoding="utf-8", errors="replace") as text:
+            while not self._stop.wait(0.01):
+                rest += text.read()
+                *whole, rest = rest.split("\n")
+                now = time.time()
+                self.lines += [report.Line(now, line) for line in whole]
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class Job:
+    """One case's job."""
+
+    def __init__(self, cluster: Cluster, workload: Workload) -> None:
+        self.cluster, self.workload = cluster, workload
+        operation = cluster.submit("POST", "jobs", {"pool": POOL, "command": workload.command, "ranks": workload.ranks})
+        self.id: str = operation["target"]
+        output = cluster.state / "jobs" / self.id / "output"
+        wait_until(output.exists, f"{self.id} writes")
+        self.tail = Tail(output)
+        wait_until(lambda: any(workload.steady in line.text for line in list(self.tail.lines)), f"{workload.name} is at work")
+        self.vm: str = cluster.get(f"jobs/{self.id}")["vms"][0]
+
+    def iterations(self) -> list[report.Iteration]:
+        raw, offsets = [], []
+        for line in list(self.tail.lines):
+            if match := LINE.match(line.text):
+                start, duration = int(match[2]) / 1e6, int(match[3]) / 1e6
+                raw.append(report.Iteration(int(match[1]), start, duration))
+                offsets.append(line.arrived - start - duration)
+        return list(report.shifted(raw, min(offsets))) if raw else []
+
+    def lost_s(self, move: Move) -> float:
+        """What the job did not do between a while before the move and a while after it, in seconds of its usual work.
+
+        The guest's own clock may stand still with it, so iterations are counted against this machine's clock.
+        """
+        before, after = move.begun - 8, move.ended + 8
+        wait_until(lambda: time.time() > after + 1, "the job is at its usual work again", patience_s=30)
+        arrived = [line.arrived for line in list(self.tail.lines) if LINE.match(line.text)]
+        usual = [b - a for a, b in zip(arrived, arrived[1:]) if before < a and b < move.begun]
+        within = sum(1 for at in arrived if before < at <= after)
+        return (after - before) - within * statistics.mean(usual)
+
+    def end(self) -> None:
+        (self.cluster.state / "jobs" / self.id / "enough").touch()
+        wait_until(lambda: self.cluster.get(f"jobs/{self.id}")["state"] in ("succeeded", "failed"), f"{self.id} ends")
+        self.tail.stop()
+        text = "\n".join(line.text for line in self.tail.lines[-5:])
+        if "verified=yes" not in text:
+            raise AssertionError(f"{self.workload.name} went wrong: {self.cluster.get(f'jobs/{self.id}')}; {text}")
+
+
+def by_mare(cluster: Cluster, job: Job, destination: str) -> tuple[Move, Json]:
+    begun = time.time()
+    operation = cluster.submit("POST", f"vms/{job.vm}/migrations", {"destination": destination})
+    ended = cluster.ended(operation["id"])
+    record = cluster.get(f"migrations/{operation['id']}")
+    return Move(begun, time.time(), ended["outcome"] == "succeeded"), record
+
+
+def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method | str, home: str, away: str) -> Json:
+    load = os.getloadavg()[0]
+    wire_s = MEMORY_MIB * (1 << 20) / GOODPUT[rate]
+    cluster.lab("rate", rate)
+    row: dict[str, Any] = {"rate": rate, "case": job.workload.name}
+    if isinstance(method, str):
+        move, record = by_mare(cluster, job, away)
+        row |= {"method": method, "strategy": record["strategy"], "downtime_s": (record["downtime_ms"]["hypervisor"] or 0) / 1000,
+                "bytes": record["transferred_bytes"], "total_time_s": (record["total_time_ms"] or 0) / 1000}
+        lost = job.lost_s(move)
+        cluster.lab("rate", "1gbit")
+        if move.done:
+            cluster.migrate(job.vm, home, strategy="stop-and-copy")
+    else:
+        cluster.kill_mared()
+        move = hand.move(job.vm, home, away, method, PATIENCE * wire_s)
+        lost = job.lost_s(move)
+        hand.bring_back(job.vm, home)
+        cluster.lab("rate", "1gbit")
+        cluster.start_mared()
+        row |= {"method": method.name, "total_time_s": move.ended - move.begun}
+    row |= {"done": move.done, "added_job_time_s": lost, "load": max(load, os.getloadavg()[0])}
+    wait_until(lambda: cluster.get(f"vms/{job.vm}")["state"] == "running", f"{job.vm} runs for Maré, too")
+    return row
+
+
+def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
+    chance = random.Random(options.seed)
+    rows: list[Json] = []
+    with Caps(VCPU_SHARE) as caps:
+        vm = cluster.ensure_pool(POOL, 1, memory_mib=MEMORY_MIB)[0]
+        hand = ByHand(cluster)
+        home = cluster.host_of(vm)
+        away = cluster.another_host(home)
+        for rate in ("100mbit",) if options.quick else ("100mbit", "1gbit"):
+            for name, workload in cases(rate)[:2 if options.quick else 4]:
+                cluster.lab("rate", "1gbit")
+                job = Job(cluster, workload)
+                methods: list[Method | str] = [OURS, *METHODS] * (1 if options.quick else options.repeat)
+                chance.shuffle(methods)
+                for method in methods:
+                    rows.append(one_run(cluster, hand, job, rate, method, home, away))
+                    tell(rows[-1])
+                job.end()
+        cluster.delete_pool(POOL)
+    return results_of(rows, options, caps)
+
+
+def tell(row: Json) -> None:
+    words = f"  {row['case']}, {row['rate']}, {row['method']}{' (' + row['strategy'] + ')' if 'strategy' in row else ''}: "
+    words += f"{row['added_job_time_s']:.2f} s of the job in {row['total_time_s']:.1f} s" if row["done"] else \
+        f"given up after {row['total_time_s']:.0f} s"
+    print(words, file=sys.stderr, flush=True)
+
+
+def middle(rows: list[Json], name: str, **of: str) -> float | None:
+    found = [row[name] for row in rows if row["done"] and all(row[key] == value for key, value in of.items())]
+    return statistics.median(found) if found else None
+
+
+def ratios(rows: list[Json]) -> list[Json]:
+    """Ours over the best and the median of those by hand, for each case and link."""
+    out = []
+    for rate, case in sorted({(row["rate"], row["case"]) for row in rows}):
+        ours = middle(rows, "added_job_time_s", rate=rate, case=case, method=OURS)
+        others = [middle(rows, "added_job_time_s", rate=rate, case=case, method=one.name) for one in METHODS]
+        known = sorted(max(value, 0.02) for value in others if value is not None)
+        if ours is not None and known:
+            out.append({"rate": rate, "case": case, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
+                        "over_best": max(ours, 0.02) / known[0], "over_median": max(ours, 0.02) / statistics.median(known)})
+    return out
+
+
+def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dict[str, Any]:
+    quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
+    ours = [row for row in quiet if row["method"] == OURS and row["done"]]
+    compared = ratios(quiet)
+    slow = "100mbit"
+
+    def bar(value: float | None, limit: float, unit: str) -> Json:
+        return {"value": value, "bar": limit, "unit": unit, "holds": value is not None and value <= limit}
+
+    saturated = middle(quiet, "added_job_time_s", rate=slow, case="saturated", method=OURS)
+    downtimes = sorted(row["downtime_s"] * 1000 for row in ours)
+    return {
+        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE,
+                  "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
+        "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
+        "baselines": {"methods": [one.name for one in METHODS]},
+        "limits": {rate: {"value": value, "unit": "bytes/s"} for rate, value in GOODPUT.items()},
+        "bars": {
+            "saturated_added_vs_wire": bar(saturated / (400e6 / GOODPUT[slow]) if saturated else None, 1.10, "ratio"),
+            "halfrate_added_s": bar(middle(quiet, "added_job_time_s", rate=slow, case="half-rate", method=OURS), 2, "s"),
+            "hpl_added_s": bar(middle(quiet, "added_job_time_s", rate=slow, case="compute", method=OURS), 2, "s"),
+            "worst_vs_best_virsh": bar(max((one["over_best"] for one in compared), default=None), 1.05, "ratio"),
+            "median_vs_virsh": bar(max((one["over_median"] for one in compared), default=None), 0.5, "ratio"),
+            "time_vs_wire": bar(max((row["total_time_s"] * GOODPUT[row["rate"]] / row["bytes"] for row in ours), default=None),
+                                1.10, "ratio"),
+            "downtime_p50_ms": bar(statistics.median(downtimes) if downtimes else None, 100, "ms"),
+            "downtime_p99_ms": bar(downtimes[-1] if downtimes else None, 300, "ms"),
+        },
+    }
