@@ -1,46 +1,14 @@
 #include "orchestrator/model/lifecycles.h"
 
-#include <array>
-#include <utility>
+#include "orchestrator/model/lifecycle_table.h"
 
 namespace mare {
 namespace {
 
-template <typename State, typename Event>
-struct Row {
-  State from;
-  Event event;
-  State to;
-};
-
-template <typename T, std::size_t N>
-std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename T, std::size_t N>
-bool value_of(const std::array<std::pair<T, std::string_view>, N>& names, std::string_view text,
-              T& out) {
-  for (const auto& [value, name] : names) {
-    if (name == text) {
-      out = value;
-      return true;
-    }
-  }
-  return false;
-}
-
-template <typename State, typename Event, std::size_t N>
-std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, State from,
-                             Event event) {
-  for (const auto& row : table) {
-    if (row.from == from && row.event == event) return row.to;
-  }
-  return std::nullopt;
-}
+using lifecycle::look_up;
+using lifecycle::name_of;
+using lifecycle::Row;
+using lifecycle::value_of;
 
 constexpr std::array<std::pair<HostAddState, std::string_view>, 3> kHostAddStates{{
     {HostAddState::Planned, "Planned"},
@@ -86,49 +54,6 @@ constexpr std::array<Row<HostDrainState, HostDrainEvent>, 4> kHostDrainTable{{
     {HostDrainState::Moving, HostDrainEvent::Emptied, HostDrainState::Done},
     {HostDrainState::Planned, HostDrainEvent::GiveUp, HostDrainState::Failed},
     {HostDrainState::Moving, HostDrainEvent::GiveUp, HostDrainState::Failed},
-}};
-
-constexpr std::array<std::pair<PoolCreateState, std::string_view>, 5> kPoolCreateStates{{
-    {PoolCreateState::Planned, "Planned"},
-    {PoolCreateState::Starting, "Starting"},
-    {PoolCreateState::RollingBack, "RollingBack"},
-    {PoolCreateState::Done, "Done"},
-    {PoolCreateState::Failed, "Failed"},
-}};
-constexpr std::array<std::pair<PoolCreateEvent, std::string_view>, 4> kPoolCreateEvents{{
-    {PoolCreateEvent::Begin, "Begin"},
-    {PoolCreateEvent::AllRun, "AllRun"},
-    {PoolCreateEvent::GiveUp, "GiveUp"},
-    {PoolCreateEvent::AllGone, "AllGone"},
-}};
-constexpr std::array<Row<PoolCreateState, PoolCreateEvent>, 5> kPoolCreateTable{{
-    {PoolCreateState::Planned, PoolCreateEvent::Begin, PoolCreateState::Starting},
-    {PoolCreateState::Starting, PoolCreateEvent::AllRun, PoolCreateState::Done},
-    {PoolCreateState::Planned, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
-    {PoolCreateState::Starting, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
-    {PoolCreateState::RollingBack, PoolCreateEvent::AllGone, PoolCreateState::Failed},
-}};
-
-constexpr std::array<std::pair<PoolDeleteState, std::string_view>, 5> kPoolDeleteStates{{
-    {PoolDeleteState::Planned, "Planned"},
-    {PoolDeleteState::EndingJobs, "EndingJobs"},
-    {PoolDeleteState::Stopping, "Stopping"},
-    {PoolDeleteState::Done, "Done"},
-    {PoolDeleteState::Failed, "Failed"},
-}};
-constexpr std::array<std::pair<PoolDeleteEvent, std::string_view>, 4> kPoolDeleteEvents{{
-    {PoolDeleteEvent::Begin, "Begin"},
-    {PoolDeleteEvent::JobsEnded, "JobsEnded"},
-    {PoolDeleteEvent::AllGone, "AllGone"},
-    {PoolDeleteEvent::GiveUp, "GiveUp"},
-}};
-constexpr std::array<Row<PoolDeleteState, PoolDeleteEvent>, 6> kPoolDeleteTable{{
-    {PoolDeleteState::Planned, PoolDeleteEvent::Begin, PoolDeleteState::EndingJobs},
-    {PoolDeleteState::EndingJobs, PoolDeleteEvent::JobsEnded, PoolDeleteState::Stopping},
-    {PoolDeleteState::Stopping, PoolDeleteEvent::AllGone, PoolDeleteState::Done},
-    {PoolDeleteState::Planned, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
-    {PoolDeleteState::EndingJobs, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
-    {PoolDeleteState::Stopping, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
 }};
 
 constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartStates{{
@@ -285,32 +210,6 @@ std::optional<HostDrainState> next(HostDrainState from, HostDrainEvent event) {
 }
 bool state_from(std::string_view text, HostDrainState& state) {
   return value_of(kHostDrainStates, text, state);
-}
-
-std::string_view to_string(PoolCreateState state) {
-  return name_of(kPoolCreateStates, state);
-}
-std::string_view to_string(PoolCreateEvent event) {
-  return name_of(kPoolCreateEvents, event);
-}
-std::optional<PoolCreateState> next(PoolCreateState from, PoolCreateEvent event) {
-  return look_up(kPoolCreateTable, from, event);
-}
-bool state_from(std::string_view text, PoolCreateState& state) {
-  return value_of(kPoolCreateStates, text, state);
-}
-
-std::string_view to_string(PoolDeleteState state) {
-  return name_of(kPoolDeleteStates, state);
-}
-std::string_view to_string(PoolDeleteEvent event) {
-  return name_of(kPoolDeleteEvents, event);
-}
-std::optional<PoolDeleteState> next(PoolDeleteState from, PoolDeleteEvent event) {
-  return look_up(kPoolDeleteTable, from, event);
-}
-bool state_from(std::string_view text, PoolDeleteState& state) {
-  return value_of(kPoolDeleteStates, text, state);
 }
 
 std::string_view to_string(VmStartState state) {

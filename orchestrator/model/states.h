@@ -27,6 +27,7 @@ enum class OperationKind : std::uint8_t {
   HostRemove,
   HostDrain,
   PoolCreate,
+  PoolScale,
   PoolDelete,
   VmStart,
   VmStop,

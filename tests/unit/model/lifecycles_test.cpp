@@ -22,9 +22,10 @@ struct Kind {
 using Kinds = ::testing::Types<
     Kind<HostAddState, HostAddEvent, 3, 2>, Kind<HostRemoveState, HostRemoveEvent, 3, 2>,
     Kind<HostDrainState, HostDrainEvent, 4, 3>, Kind<PoolCreateState, PoolCreateEvent, 5, 4>,
-    Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>, Kind<VmStartState, VmStartEvent, 7, 6>,
-    Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>,
-    Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>>;
+    Kind<PoolScaleState, PoolScaleEvent, 7, 6>, Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>,
+    Kind<VmStartState, VmStartEvent, 7, 6>, Kind<VmStopState, VmStopEvent, 5, 4>,
+    Kind<JobRunState, JobRunEvent, 6, 5>, Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>,
+    Kind<PlanDrainState, PlanDrainEvent, 4, 3>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {
@@ -99,7 +100,7 @@ TYPED_TEST(Lifecycle, EveryStateCanEnd) {
 }
 
 TYPED_TEST(Lifecycle, OnlyEndsHaveEndNames) {
-  const std::set<std::string_view> kEnds{"Done", "Failed", "NeedsOperator"};
+  const std::set<std::string_view> kEnds{"Done", "Partial", "Failed", "NeedsOperator"};
   for (const auto state : this->states()) {
     EXPECT_EQ(this->ends(state), kEnds.contains(to_string(state))) << to_string(state);
   }
@@ -130,6 +131,13 @@ TEST(PoolCreate, FailsOnlyAfterRollingBack) {
     EXPECT_EQ(next(from, PoolCreateEvent::GiveUp), PoolCreateState::RollingBack);
   }
   EXPECT_EQ(next(PoolCreateState::RollingBack, PoolCreateEvent::AllRun), std::nullopt);
+}
+
+TEST(PoolScale, WhatCameIsNotGivenUpWithoutRollingBack) {
+  EXPECT_EQ(next(PoolScaleState::Growing, PoolScaleEvent::GiveUp), PoolScaleState::RollingBack);
+  EXPECT_EQ(next(PoolScaleState::RollingBack, PoolScaleEvent::Reached), std::nullopt);
+  EXPECT_EQ(next(PoolScaleState::Shrinking, PoolScaleEvent::GiveUp), std::nullopt)
+      << "a VM that has ended does not come back";
 }
 
 TEST(JobRun, AStoppedJobWaitsForItsEnd) {

@@ -30,7 +30,7 @@ TEST(States, NamesReadBack) {
   check_names<HostHealth>(3, host_health_from);
   check_names<VmState>(7, vm_state_from);
   check_names<JobState>(6, job_state_from);
-  check_names<OperationKind>(11, operation_kind_from);
+  check_names<OperationKind>(12, operation_kind_from);
   check_names<Outcome>(5, outcome_from);
 }
 
