@@ -35,6 +35,14 @@ Error no_room(const std::vector<Room>& rooms, Bytes memory) {
                     "add a host, make the VMs smaller or fewer, or delete a pool");
 }
 
+void take(std::vector<Room>& rooms, const HostId& host, Bytes memory) {
+  for (auto& room : rooms) {
+    if (room.host != host) continue;
+    room.free = room.free - (memory + room.vm_overhead);
+    ++room.vms;
+  }
+}
+
 }  // namespace
 
 std::vector<Room> rooms(const std::vector<Host>& hosts, const std::vector<Vm>& vms,
@@ -69,6 +77,20 @@ Result<HostId> place(const std::vector<Room>& rooms, Bytes memory) {
   return room->host;
 }
 
+Placing place_most(std::vector<Room> rooms, Bytes memory, int count) {
+  Placing out;
+  for (int i = 0; i < count; ++i) {
+    auto host = place(rooms, memory);
+    if (!host) {
+      out.refusal = host.error();
+      return out;
+    }
+    take(rooms, *host, memory);
+    out.hosts.push_back(*host);
+  }
+  return out;
+}
+
 Result<std::vector<HostId>> place_all(std::vector<Room> rooms, const std::vector<Bytes>& memories) {
   std::vector<HostId> out;
   for (const Bytes memory : memories) {
@@ -77,11 +99,7 @@ Result<std::vector<HostId>> place_all(std::vector<Room> rooms, const std::vector
       return host.error().during(std::to_string(out.size()) + " of " +
                                  std::to_string(memories.size()) + " VMs fit");
     }
-    for (auto& room : rooms) {
-      if (room.host != *host) continue;
-      room.free = room.free - (memory + room.vm_overhead);
-      ++room.vms;
-    }
+    take(rooms, *host, memory);
     out.push_back(*host);
   }
   return out;

@@ -35,6 +35,13 @@ std::vector<Room> rooms(const std::vector<Host>& hosts, const std::vector<Vm>& v
 /// name. ResourceExhausted tells what was asked and what the best host has.
 Result<HostId> place(const std::vector<Room>& rooms, Bytes memory);
 
+struct Placing {
+  std::vector<HostId> hosts;     // of the VMs that fit, in order
+  std::optional<Error> refusal;  // of the first that does not
+};
+/// Hosts for `count` VMs of this size, or for as many as fit.
+Placing place_most(std::vector<Room> rooms, Bytes memory, int count);
+
 /// Hosts for VMs of these sizes, in order; all or an error that tells which one did not fit.
 Result<std::vector<HostId>> place_all(std::vector<Room> rooms, const std::vector<Bytes>& memories);
 
