@@ -1,6 +1,7 @@
 #include "orchestrator/engine/engine.h"
 
 #include <atomic>
+#include <type_traits>
 
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_monitor.h"
@@ -42,12 +43,21 @@ class Engine::Impl {
   template <typename Request>
   Result<Operation> submit(const Request& request) {
     Result<Operation> accepted = make_error(Code::Internal, "not planned");
+    bool is_new = true;
     auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
-      accepted = plan(tx, context_, request);
+      if constexpr (std::is_same_v<Request, PoolScaleRequest>) {
+        auto same = find_same(tx, request);
+        if (!same) return same.error();
+        is_new = !same->has_value();
+        if (!is_new) accepted = **same;
+      }
+      if (is_new) accepted = plan(tx, context_, request);
       if (!accepted) return accepted.error();
       return ok_status();
     });
     if (!done) return done.error();
+    // One that goes on has its task, or has ended since.
+    if (!is_new) return accepted;
     context_.inbox->post([this, operation = *accepted] { context_.adopt(operation, false); });
     context_.changed();
     return accepted;
@@ -220,6 +230,7 @@ class Engine::Impl {
       case OperationKind::HostAdd:
       case OperationKind::HostDrain:
       case OperationKind::PoolCreate:
+      case OperationKind::PoolScale:
       case OperationKind::VmStart:
       case OperationKind::JobRun:
       case OperationKind::ForecastMake:
@@ -249,6 +260,9 @@ Result<Operation> Engine::submit(const HostDrainRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const PoolCreateRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const PoolScaleRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const PoolDeleteRequest& request) {

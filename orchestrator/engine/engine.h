@@ -115,6 +115,8 @@ class Engine {
   Result<Operation> submit(const HostRemoveRequest& request);
   Result<Operation> submit(const HostDrainRequest& request);
   Result<Operation> submit(const PoolCreateRequest& request);
+  /// Asked for again while it goes on: answers the operation that goes on.
+  Result<Operation> submit(const PoolScaleRequest& request);
   Result<Operation> submit(const PoolDeleteRequest& request);
   Result<Operation> submit(const VmStartRequest& request);
   Result<Operation> submit(const VmStopRequest& request);

@@ -1,13 +1,12 @@
-#include <set>
+#include <numeric>
 
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
-#include "orchestrator/engine/spec.h"
+#include "orchestrator/engine/pool_vms.h"
 
 namespace mare::engine {
 namespace {
 
-constexpr int kMostVms = 1024;  // of one pool
 constexpr int kMostVcpus =
     256;  // what QEMU's q35 takes without special settings is more; nobody needs it
 
@@ -31,29 +30,6 @@ Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
                        "give at least " + mib(image.min_memory));
   }
   return ok_status();
-}
-
-/// The lowest free addresses of the subnet.
-Result<std::vector<Ipv4Address>> free_addresses(const store::Reader& reader,
-                                                const Settings& settings, int count) {
-  auto vms = reader.vms();
-  if (!vms) return vms.error();
-  std::set<std::uint32_t> taken;
-  for (const auto& vm : *vms) taken.insert(vm.ip.value);
-  std::vector<Ipv4Address> out;
-  const Ipv4Subnet& subnet = settings.vm_subnet;
-  for (std::uint32_t i = 1; i <= subnet.usable() && out.size() < static_cast<std::size_t>(count);
-       ++i) {
-    const Ipv4Address candidate{subnet.network.value + i};
-    if (!taken.contains(candidate.value)) out.push_back(candidate);
-  }
-  if (out.size() == static_cast<std::size_t>(count)) return out;
-  return make_error(Code::ResourceExhausted,
-                    "the VM subnet " + subnet.network.text() + "/" +
-                        std::to_string(subnet.prefix_length) + " has " +
-                        std::to_string(out.size()) + " free addresses, " + std::to_string(count) +
-                        " are needed",
-                    "delete a pool, or start mared with a larger --vm-subnet");
 }
 
 }  // namespace
@@ -90,6 +66,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   }
   auto addresses = free_addresses(tx, context.settings, request.size);
   if (!addresses) return addresses.error();
+  if (addresses->size() < sizes.size()) {
+    return too_few_addresses(context.settings, addresses->size(), request.size);
+  }
 
   Pool pool;
   pool.id = request.id;
@@ -104,17 +83,10 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   pool.created = context.ports.clock.wall_now();
   auto kept = put_pool(tx, context.ports.clock, pool, "pool.created");
   if (!kept) return kept.error();
-  for (int i = 0; i < request.size; ++i) {
-    Vm vm;
-    vm.id = VmId{pool.id.value + "-" + std::to_string(i)};
-    vm.pool = pool.id;
-    vm.index = i;
-    vm.ip = addresses->at(static_cast<std::size_t>(i));
-    vm.mac = mac_for(vm.ip);
-    vm.memory = pool.memory;
-    vm.vcpus = pool.vcpus;
-    vm.created = pool.created;
-    if (auto done = put_vm(tx, context.ports.clock, vm); !done) return done.error();
+  std::vector<int> indices(sizes.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  if (auto done = add_vms(tx, context.ports.clock, pool, indices, *addresses); !done) {
+    return done.error();
   }
   Operation draft;
   draft.kind = OperationKind::PoolCreate;

@@ -3,6 +3,7 @@
 
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/scale_plan.h"
 
 namespace mare::engine {
 namespace {
@@ -110,6 +111,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRe
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.id);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   if (vm->state != VmState::Stopped && vm->state != VmState::Failed) {
     return wrong_state(*vm, "stopped");
   }
@@ -132,6 +136,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopReq
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.id);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   auto jobs = jobs_on(tx, *vm);
   if (!jobs) return jobs.error();
   if (!jobs->empty() && !request.force) {
@@ -151,6 +158,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.vm);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   if (request.timeout.count() < 1 || request.timeout.count() > 86400) {
     return field_error(
         "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",

@@ -31,6 +31,12 @@ struct PoolCreateRequest {
   std::vector<HostId> hosts;      // placement limited to these; empty: all
   PolicyChange move_policy = {};  // against the default
 };
+/// Makes it larger or smaller. VMs that run ranks are never taken.
+struct PoolScaleRequest {
+  PoolId id;
+  int size = 1;
+  bool best_effort = false;  // as near as can be; otherwise all or nothing
+};
 struct PoolDeleteRequest {
   PoolId id;
   bool force = false;  // cancel its jobs first; otherwise refuse while jobs run

@@ -136,7 +136,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(20)) {
+    switch (rng_.below(22)) {
       case 0:
         return create_pool();
       case 1:
@@ -154,6 +154,9 @@ class Campaign {
         return cancel_something();
       case 9:
         return remove_or_add_host();
+      case 10:
+      case 11:
+        return scale_pool();
       default:
         return migrate();
     }
@@ -221,6 +224,14 @@ class Campaign {
     if (host == nullptr) return;
     if (host->admin == HostAdmin::Active) return submit(engine::HostDrainRequest{host->id});
     static_cast<void>(world_.engine().activate(host->id));
+  }
+
+  void scale_pool() {
+    const auto pools = world_.pools();
+    const auto* pool = pick(pools);
+    if (pool == nullptr) return;
+    submit(
+        engine::PoolScaleRequest{pool->id, static_cast<int>(1 + rng_.below(6)), rng_.chance(0.5)});
   }
 
   void delete_pool() {

@@ -29,6 +29,7 @@ class Invariants {
   void fail(const std::string& what);
   void check_ending(const sim::Ending& ending);
   void check_vm_row(const Vm& vm, const std::vector<Operation>& unfinished);
+  void check_sizes();
   void check_job_end(const Job& job, const std::vector<Operation>& operations);
   void check_vm_against_cluster(const Vm& vm, const std::vector<sim::TrueCopy>& copies);
 
