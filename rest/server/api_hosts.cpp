@@ -106,7 +106,11 @@ Response patch_pool(Api& api, const Call& call) {
   wire::PoolPatchBody body;
   if (auto refused = no_parameters(call)) return *refused;
   if (auto refused = read_body(call, body)) return *refused;
-  return entity(call, api.engine.set_move_policy(pool_id(call), body.move_policy));
+  if (body.size) {
+    return accepted(call, api.engine.submit(engine::PoolScaleRequest{pool_id(call), *body.size,
+                                                                     body.best_effort}));
+  }
+  return entity(call, api.engine.set_move_policy(pool_id(call), *body.move_policy));
 }
 
 Response delete_pool(Api& api, const Call& call) {

@@ -7,8 +7,8 @@ namespace {
 
 constexpr Milliseconds kLongestWait{60'000};
 const char* const kKinds =
-    "host.add, host.remove, host.drain, pool.create, pool.delete, vm.start, vm.stop, vm.migrate, "
-    "job.run, forecast.make, plan.drain";
+    "host.add, host.remove, host.drain, pool.create, pool.scale, pool.delete, vm.start, vm.stop, "
+    "vm.migrate, job.run, forecast.make, plan.drain";
 
 OperationId operation_id(const Call& call) {
   return OperationId{call.captures.at("id")};

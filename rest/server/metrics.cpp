@@ -1,5 +1,6 @@
 #include "rest/server/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -109,6 +110,28 @@ void operations(std::string& out, const std::vector<Operation>& rows) {
   }
 }
 
+/// While a pool is scaled it has more VMs than its size, or the other way round.
+void pools(std::string& out, const Snapshot& from) {
+  head(out, "mare_pools", "gauge", "Pools.");
+  sample(out, "mare_pools", "", static_cast<double>(from.pools.size()));
+  const auto each = [&](const std::string& name, const std::string& help, const auto& value) {
+    head(out, name, "gauge", help);
+    for (const auto& pool : from.pools) {
+      sample(out, name, "pool=\"" + pool.id.value + "\"", value(pool));
+    }
+  };
+  each("mare_pool_size", "VMs that a pool has when nothing changes it.",
+       [](const Pool& pool) { return static_cast<double>(pool.size); });
+  each("mare_pool_vms_running", "VMs of a pool that run, moving ones included.",
+       [&](const Pool& pool) {
+         return static_cast<double>(
+             std::count_if(from.vms.begin(), from.vms.end(), [&](const Vm& vm) {
+               const bool runs = vm.state == VmState::Running || vm.state == VmState::Migrating;
+               return runs && vm.pool == pool.id;
+             }));
+       });
+}
+
 void memory(std::string& out, const Snapshot& from) {
   double all = 0;
   double taken = 0;
@@ -201,8 +224,7 @@ Result<std::string> store_metrics(const store::Store& store) {
   by_state(out, "mare_hosts_admin", "Hosts by what the administrator wants of them.", "admin",
            HostAdmin::Drained, found->hosts, [](const Host& host) { return host.admin; });
   memory(out, *found);
-  head(out, "mare_pools", "gauge", "Pools.");
-  sample(out, "mare_pools", "", static_cast<double>(found->pools.size()));
+  pools(out, *found);
   by_state(out, "mare_vms", "VMs by state.", "state", VmState::Lost, found->vms,
            [](const Vm& vm) { return vm.state; });
   by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,

@@ -110,13 +110,27 @@ void read(const Json& json, PoolBody& body, Faults& faults) {
 }
 
 Json to_json(const PoolPatchBody& body) {
-  return Json{{"move_policy", to_json(body.move_policy)}};
+  Json out = Json::object();
+  if (body.move_policy) out["move_policy"] = to_json(*body.move_policy);
+  if (body.size) out["size"] = *body.size;
+  if (body.best_effort) out["best_effort"] = true;
+  return out;
 }
 
 void read(const Json& json, PoolPatchBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
-  if (const Json* policy = from.object("move_policy", true)) {
-    read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
+  if (const Json* policy = from.object("move_policy", false)) {
+    read(*policy, from.pointer_to("move_policy"), body.move_policy.emplace(), faults);
+  }
+  if (auto size = from.whole("size", false, {1, kMostInt})) body.size = static_cast<int>(*size);
+  const auto best_effort = from.flag("best_effort", false);
+  body.best_effort = best_effort.value_or(false);
+  if (body.size && body.move_policy) {
+    from.fault("size", "is changed by an operation, a policy at once; send two requests");
+  } else if (best_effort && !body.size && faults.empty()) {
+    from.fault("best_effort", "says how a size is changed; give 'size' with it");
+  } else if (!body.size && !body.move_policy && faults.empty()) {
+    faults.push_back({"", "nothing is to be changed; give 'size' or 'move_policy'"});
   }
   from.finish();
 }

@@ -27,9 +27,12 @@ struct PoolBody {
   std::vector<HostId> hosts;
   PolicyChange move_policy = {};
 };
-/// RFC 7396: what is absent stays, a null in it is the default.
+/// RFC 7396: what is absent stays, a null in the policy is the default. One of size and
+/// move_policy: a policy is changed at once, a size by an operation.
 struct PoolPatchBody {
-  PolicyChange move_policy = {};
+  std::optional<PolicyChange> move_policy = {};
+  std::optional<int> size = {};
+  bool best_effort = false;
 };
 struct VmStartBody {
   std::optional<HostId> host;

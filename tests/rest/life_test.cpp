@@ -124,6 +124,51 @@ TEST_F(Life, FromHostsToAMigratedJobAndBackToNothing) {
   described("getMetrics", world.get("/metrics"));
 }
 
+TEST_F(Life, APoolGrowsAndShrinks) {
+  world.add_hosts(2);  // eight VMs of 192 + 64 MiB on each
+  world.add_pool("p", 2);
+  const auto patch = [&](const std::string& body) {
+    return described("patchPool", world.patch("/api/v1/pools/p", body));
+  };
+  const Json grown = run("patchPool", patch(R"({"size":4})"));
+  EXPECT_EQ(grown["kind"], "pool.scale");
+  EXPECT_EQ(grown["reason"], "the pool has 4 VMs");
+  EXPECT_EQ(grown["request"]["before"], 2);
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 4);
+  EXPECT_EQ(get("listVms", "/api/v1/vms?pool=p")["items"].size(), 4U);
+  EXPECT_THAT(run("patchPool", patch(R"({"size":4})"))["reason"].get<std::string>(),
+              HasSubstr("already"));
+
+  const Got job =
+      world.post("/api/v1/jobs", R"({"pool":"p","command":["/x","--sim-work=600"],"ranks":3})");
+  const std::string id = job.json()["target"];
+  const auto running = [&] { return get("getJob", "/api/v1/jobs/" + id)["state"] == "running"; };
+  for (int i = 0; i < 100 && !running(); ++i) world.get(job.header("location") + "?wait=100ms");
+  ASSERT_TRUE(running());
+  const Got refused = patch(R"({"size":2})");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.json()["code"], "failed_precondition");
+  EXPECT_THAT(refused.body, HasSubstr(id));
+  EXPECT_THAT(refused.json()["remedy"].get<std::string>(), HasSubstr("shrink to 3"));
+  const Json some = run("patchPool", patch(R"({"size":2,"best_effort":true})"), "failed");
+  EXPECT_EQ(some["state"], "Partial");
+  EXPECT_THAT(some["reason"].get<std::string>(), HasSubstr("the pool has 3 VMs, 2 were asked for"));
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 3);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_size{pool=\"p\"} 3\n"));
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_vms_running{pool=\"p\"} 3\n"));
+
+  const Got full = patch(R"({"size":500})");
+  EXPECT_EQ(full.status, 409);
+  EXPECT_EQ(full.json()["code"], "resource_exhausted");
+  for (const char* wrong : {"{}", R"({"size":0})", R"({"size":2,"move_policy":{}})",
+                            R"({"best_effort":true})", R"({"size":2000})"}) {
+    EXPECT_EQ(patch(wrong).status, 400) << wrong;
+  }
+  EXPECT_EQ(described("patchPool", world.patch("/api/v1/pools/q", R"({"size":2})")).status, 404);
+  world.post("/api/v1/jobs/" + id + ":cancel", "");
+  world.finish(job, "cancelled");
+}
+
 TEST_F(Life, AFailedJobTellsItsExitCode) {
   world.add_hosts(1);
   world.add_pool("p", 1);
