@@ -307,6 +307,25 @@ class Policies(CommandTest):
         self.assertEqual(self.policy("--drop-page-cache", "yes"), {"drop_page_cache": True})
         self.mare("pool", "set-policy", "demo", "--bandwidth", "much", code=2)
 
+    def test_a_pool_is_scaled(self) -> None:
+        scaled = {**operation(), "kind": "pool.scale", "target": "demo"}
+        self.server.on("PATCH", "/pools/demo", scaled, 202)
+        self.server.on("GET", "/vms", {"items": [{"id": "demo-0", "state": "running"}]})
+        self.server.on("GET", "/operations/op-1",
+                       in_turn(scaled, operation("succeeded", reason="the pool has 3 VMs")))
+        done = self.mare("pool", "scale", "demo", "3")
+        self.assertEqual(self.sent("PATCH"), [("/api/v1/pools/demo", {"size": 3})])
+        self.assertIn("the pool has 3 VMs", done.stderr)
+        self.assertIn("demo-0", done.stdout)
+        self.server.on("GET", "/operations/op-1",
+                       operation("failed", reason="no room; the pool has 2 VMs, 3 were asked for"))
+        done = self.mare("pool", "scale", "demo", "3", "--best-effort", code=1)
+        self.assertEqual(self.sent("PATCH")[1][1], {"size": 3, "best_effort": True})
+        self.assertIn("the pool has 2 VMs, 3 were asked for", done.stderr)
+        self.assertEqual(self.mare("pool", "scale", "demo", "3", "--no-wait", "-o", "name").stdout, "op-1\n")
+        for words in (["demo"], ["demo", "0"], ["demo", "many"]):
+            self.mare("pool", "scale", *words, code=2)
+
     def test_it_is_shown_in_words(self) -> None:
         self.server.on("GET", "/pools", {"items": [self.POOL]})
         self.assertIn("least-traffic, at most 50 MB/s, downtime 300 ms, within 60 s or cancel",
