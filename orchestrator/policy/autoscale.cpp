@@ -21,6 +21,7 @@ int wish_of(const AutoscaleRule& rule, int current, double metric) {
 
 /// The mildest of the wishes in the window: growing by the smallest, shrinking by the largest.
 int settled(const AutoscaleMemory& memory, Seconds now, Seconds window, int desired, bool up) {
+  if (window.count() <= 0) return desired;
   int out = desired;
   for (const AutoscaleWish& wish : memory.wishes) {
     if (now - wish.at > window) continue;
@@ -100,6 +101,8 @@ AutoscaleDecision autoscale(const AutoscaleRule& rule, AutoscaleMemory memory, S
   if (desired != wish) {
     why += ", limited to " + std::to_string(desired);
   }
+  // Before the first wish there was one for what is: a window begins with it, not with a change.
+  if (memory.wishes.empty()) memory.wishes.push_back({now, current});
   memory.wishes.push_back({now, desired});
   if (desired == current) return stay(std::move(memory), current, desired, why);
   const bool up = desired > current;

@@ -5,37 +5,10 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "orchestrator/core/units.h"
+#include "orchestrator/model/autoscaler.h"
 
 namespace mare::policy {
-
-/// Of one direction. Zero: not used.
-struct ScalePace {
-  Seconds stabilisation{0};  // the mildest wish of so long counts
-  Seconds cooldown{0};       // since the last change in this direction
-  int step = 0;              // VMs at once
-};
-
-struct AutoscaleRule {
-  double target = 1;       // of the metric, for each VM or for all, as the metric is; > 0
-  double tolerance = 0.1;  // a metric so near to the target changes nothing
-  int min = 1;
-  int max = 1;
-  ScalePace up;
-  ScalePace down{Seconds{300}, Seconds{0}, 0};
-};
-
-struct AutoscaleWish {
-  Seconds at{0};
-  int desired = 0;
-};
-struct AutoscaleMemory {
-  std::vector<AutoscaleWish> wishes;  // as far back as the longer window
-  std::optional<Seconds> last_up;
-  std::optional<Seconds> last_down;
-};
 
 struct AutoscaleDecision {
   int size = 0;            // what the pool should have now

@@ -100,6 +100,17 @@ TEST(Autoscale, ShrinksOnlyToTheMostOfTheWindow) {
   EXPECT_LE(decision.memory.wishes.size(), 3U);  // it forgets what is older
 }
 
+TEST(Autoscale, AWindowBeginsWithWhatIs) {
+  AutoscaleRule rule = rule_of(10, 1, 50);
+  rule.down.stabilisation = Seconds{60};
+  auto decision = autoscale(rule, {}, Seconds{0}, 6, 1.0);
+  EXPECT_EQ(decision.size, 6) << "a new rule shrinks nothing at once";
+  decision = autoscale(rule, decision.memory, Seconds{59}, 6, 1.0);
+  EXPECT_EQ(decision.size, 6);
+  decision = autoscale(rule, decision.memory, Seconds{61}, 6, 1.0);
+  EXPECT_EQ(decision.size, 1);
+}
+
 TEST(Autoscale, GrowsOnlyByTheLeastOfTheWindow) {
   AutoscaleRule rule = rule_of(10, 1, 50);
   rule.up.stabilisation = Seconds{30};
