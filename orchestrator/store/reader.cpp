@@ -84,6 +84,19 @@ Result<Pool> Reader::pool(const PoolId& id) const {
 Result<std::vector<Pool>> Reader::pools() const {
   return all<Pool>(db_, kPoolColumns, "pool ORDER BY id", read_pool);
 }
+
+Result<Autoscaler> Reader::autoscaler(const PoolId& pool) const {
+  auto rows = all<Autoscaler>(db_, kAutoscalerColumns, "autoscaler WHERE id = ?", read_autoscaler,
+                              {pool.value});
+  if (!rows) return rows.error();
+  if (!rows->empty()) return std::move(rows->front());
+  return make_error(Code::NotFound, "pool '" + pool.value + "' is not scaled by a rule",
+                    "give it one with 'mare pool autoscale'");
+}
+
+Result<std::vector<Autoscaler>> Reader::autoscalers() const {
+  return all<Autoscaler>(db_, kAutoscalerColumns, "autoscaler ORDER BY id", read_autoscaler);
+}
 Result<Vm> Reader::vm(const VmId& id) const {
   return one<Vm>(db_, kVmColumns, "vm", read_vm, "vm", id.value);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
 #include "orchestrator/store/connection.h"
 
@@ -37,6 +38,9 @@ inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
     "profile, link, strategies, outcome";
 
+inline constexpr const char* kAutoscalerColumns =
+    "id, setting, posted, posted_us, memory, looked_us, metric, desired, reason, operation";
+
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);
 Vm read_vm(Statement& row);
@@ -45,6 +49,8 @@ Operation read_operation(Statement& row);
 Migration read_migration(Statement& row);
 Forecast read_forecast(Statement& row);
 
+Autoscaler read_autoscaler(Statement& row);
+
 void bind_row(Statement& to, const Host& host);
 void bind_row(Statement& to, const Pool& pool);
 void bind_row(Statement& to, const Vm& vm);
@@ -52,6 +58,7 @@ void bind_row(Statement& to, const Job& job);
 void bind_row(Statement& to, const Operation& operation);
 void bind_row(Statement& to, const Migration& migration);
 void bind_row(Statement& to, const Forecast& forecast);
+void bind_row(Statement& to, const Autoscaler& autoscaler);
 
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);

@@ -102,7 +102,17 @@ CREATE TRIGGER vm_begun_anew AFTER UPDATE OF uuid ON vm WHEN old.uuid <> new.uui
 END;
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2};
+constexpr const char* kVersion3 = R"sql(
+-- The rule by which a pool's size follows a figure; its id is its pool's, and it goes with it.
+CREATE TABLE autoscaler (
+  id TEXT PRIMARY KEY REFERENCES pool(id) ON DELETE CASCADE, setting TEXT NOT NULL,
+  posted TEXT NOT NULL, posted_us INTEGER NOT NULL, memory TEXT NOT NULL,
+  looked_us INTEGER NOT NULL, metric TEXT NOT NULL, desired INTEGER NOT NULL,
+  reason TEXT NOT NULL, operation TEXT NOT NULL
+) STRICT;
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3};
 
 }  // namespace
 

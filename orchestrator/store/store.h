@@ -16,6 +16,7 @@
 
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/result.h"
+#include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
 
 namespace mare::store {
@@ -46,6 +47,9 @@ class Reader {
   Result<std::vector<Host>> hosts() const;
   Result<Pool> pool(const PoolId& id) const;
   Result<std::vector<Pool>> pools() const;
+  /// Of a pool that has a rule; NotFound if it has none.
+  Result<Autoscaler> autoscaler(const PoolId& pool) const;
+  Result<std::vector<Autoscaler>> autoscalers() const;
   Result<Vm> vm(const VmId& id) const;
   Result<std::vector<Vm>> vms() const;
   Result<std::vector<Vm>> vms_of(const PoolId& pool) const;
@@ -94,6 +98,8 @@ class Transaction : public Reader {
   Status put(const Job& job);
   Status put(const Migration& migration);
   Status put(const Forecast& forecast);
+  Status put(const Autoscaler& autoscaler);
+  Status erase_autoscaler(const PoolId& pool);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);

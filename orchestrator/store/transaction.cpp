@@ -67,6 +67,12 @@ Status Transaction::put(const Migration& migration) {
 Status Transaction::put(const Forecast& forecast) {
   return run_with_row(db_, upsert("forecast", kForecastColumns), forecast);
 }
+Status Transaction::put(const Autoscaler& autoscaler) {
+  return run_with_row(db_, upsert("autoscaler", kAutoscalerColumns), autoscaler);
+}
+Status Transaction::erase_autoscaler(const PoolId& pool) {
+  return run_with_text(db_, "DELETE FROM autoscaler WHERE id = ?", pool.value);
+}
 Status Transaction::erase(const HostId& id) {
   return run_with_text(db_, "DELETE FROM host WHERE id = ?", id.value);
 }
