@@ -3,6 +3,7 @@
 #include <atomic>
 #include <type_traits>
 
+#include "orchestrator/engine/autoscaling.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_monitor.h"
 #include "orchestrator/engine/job_output.h"
@@ -34,7 +35,8 @@ class Engine::Impl {
                  {},
                  {},
                  {}},
-        monitor_(context_) {
+        monitor_(context_),
+        autoscaling_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
   }
@@ -114,6 +116,32 @@ class Engine::Impl {
     return out;
   }
 
+  Result<Autoscaler> set_autoscale(const PoolId& id, const AutoscaleSetting& setting) {
+    if (auto good = check(setting); !good) return good.error();
+    return change_autoscaler(id, true, [&](Autoscaler& row) {
+      row.setting = setting;
+      row.memory.wishes.clear();
+      row.reason = "";
+    });
+  }
+
+  Status clear_autoscale(const PoolId& id) {
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      if (auto there = tx.pool(id); !there) return there.error();
+      if (auto there = tx.autoscaler(id); !there) return there.error();
+      return tx.erase_autoscaler(id);
+    });
+    if (done) context_.changed();
+    return done;
+  }
+
+  Result<Autoscaler> post_metric(const PoolId& id, double value) {
+    return change_autoscaler(id, false, [&](Autoscaler& row) {
+      row.posted = value;
+      row.posted_at = context_.ports.clock.wall_now();
+    });
+  }
+
   Status recover() {
     auto unfinished =
         query<std::vector<Operation>>(context_.ports.store, [](const store::Reader& reader) {
@@ -145,6 +173,7 @@ class Engine::Impl {
     if (!beating_) {
       beating_ = true;
       monitor_.beat();
+      autoscaling_.beat();
     }
     last_step_.store(context_.ports.clock.now().count());
     for (auto& message : context_.inbox->take()) message();
@@ -188,6 +217,25 @@ class Engine::Impl {
   Context context_;
 
  private:
+  /// Changes the rule's row, makes it if `make`, and has it looked at.
+  Result<Autoscaler> change_autoscaler(const PoolId& id, bool make,
+                                       const std::function<void(Autoscaler&)>& change) {
+    Result<Autoscaler> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      if (auto there = tx.pool(id); !there) return there.error();
+      out = tx.autoscaler(id);
+      const bool missing = !out && out.error().code == Code::NotFound;
+      if (missing && make) out = Autoscaler{id};
+      if (!out) return out.error();
+      change(*out);
+      return tx.put(*out);
+    });
+    if (!done) return done.error();
+    context_.inbox->post([this, id] { autoscaling_.look_soon(id); });
+    context_.changed();
+    return out;
+  }
+
   /// Migrations under way have their places before any other asks for one.
   Status hold_slots(const std::vector<Operation>& unfinished) {
     return context_.ports.store.read([&](const store::Reader& reader) -> Status {
@@ -241,6 +289,7 @@ class Engine::Impl {
   }
 
   HostMonitor monitor_;
+  Autoscaling autoscaling_;
   bool beating_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
@@ -294,6 +343,15 @@ Result<Host> Engine::activate(const HostId& id) {
 }
 Result<Pool> Engine::set_move_policy(const PoolId& id, const PolicyChange& change) {
   return impl_->set_move_policy(id, change);
+}
+Result<Autoscaler> Engine::set_autoscale(const PoolId& id, const AutoscaleSetting& setting) {
+  return impl_->set_autoscale(id, setting);
+}
+Status Engine::clear_autoscale(const PoolId& id) {
+  return impl_->clear_autoscale(id);
+}
+Result<Autoscaler> Engine::post_metric(const PoolId& id, double value) {
+  return impl_->post_metric(id, value);
 }
 Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
   auto kept = keep_report(impl_->context_, migration, report);

@@ -130,6 +130,13 @@ class Engine {
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.
   Result<Host> activate(const HostId& id);
+  /// From now on the pool's size follows a figure. At once, no operation; what was remembered of
+  /// an earlier rule but its cooldowns is forgotten.
+  Result<Autoscaler> set_autoscale(const PoolId& id, const AutoscaleSetting& setting);
+  /// The pool stays as it is.
+  Status clear_autoscale(const PoolId& id);
+  /// A figure for the pool's rule; it is looked at at once.
+  Result<Autoscaler> post_metric(const PoolId& id, double value);
   /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
   Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 

@@ -135,6 +135,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolScale
   scale.size = request.size;
   scale.before = static_cast<int>(vms->size());
   scale.best_effort = request.best_effort;
+  scale.cause = request.cause;
   // While somebody else holds the pool its VMs are not what they will be; the insertion says so.
   if (!*holder && scale.size != scale.before) {
     auto chosen = scale.grows() ? grow(tx, context, *pool, *vms, scale)

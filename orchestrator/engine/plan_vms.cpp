@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "orchestrator/engine/autoscaling.h"
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/scale_plan.h"
@@ -240,12 +241,15 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
     return field_error("ranks", std::to_string(request.ranks) + " ranks can't run",
                        "give at least 1");
   }
-  if (request.ranks > pool->size) {
-    return field_error("ranks",
-                       "the job has " + std::to_string(request.ranks) + " ranks, pool '" +
-                           pool->id.value + "' has " + std::to_string(pool->size) +
-                           " VMs and a rank takes one",
-                       "give at most " + std::to_string(pool->size) + ", or use a larger pool");
+  auto most = size_for_jobs(tx, *pool);
+  if (!most) return most.error();
+  if (request.ranks > *most) {
+    return field_error(
+        "ranks",
+        "the job has " + std::to_string(request.ranks) + " ranks, pool '" + pool->id.value +
+            "' has " + std::to_string(*most) + " VMs and a rank takes one",
+        "give at most " + std::to_string(*most) + ", make the pool larger ('mare pool scale " +
+            pool->id.value + " N'), or use another");
   }
   auto holder = tx.unfinished("pool", request.pool.value);
   if (!holder) return holder.error();

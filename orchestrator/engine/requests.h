@@ -36,6 +36,7 @@ struct PoolScaleRequest {
   PoolId id;
   int size = 1;
   bool best_effort = false;  // as near as can be; otherwise all or nothing
+  std::string cause = {};    // kept with it: why a rule asked for it
 };
 struct PoolDeleteRequest {
   PoolId id;

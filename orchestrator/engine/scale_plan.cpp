@@ -23,6 +23,7 @@ std::string text_of(const ScalePlan& plan) {
            {"before", plan.before},
            {"best_effort", plan.best_effort},
            {"vms", std::move(vms)}};
+  if (!plan.cause.empty()) out["cause"] = plan.cause;
   if (!plan.limit.empty()) out["limit"] = plan.limit;
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -36,6 +37,7 @@ ScalePlan scale_plan_from(const std::string& text) {
   out.best_effort = from.value("best_effort", false);
   for (const auto& vm : from.value("vms", json::array()))
     out.vms.emplace_back(vm.get<std::string>());
+  out.cause = from.value("cause", std::string());
   out.limit = from.value("limit", std::string());
   return out;
 }

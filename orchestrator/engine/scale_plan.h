@@ -14,6 +14,7 @@ struct ScalePlan {
   int before = 0;  // VMs when it was accepted
   bool best_effort = false;
   std::vector<VmId> vms = {};  // that come, or that go
+  std::string cause = {};      // why a rule asked for it, "" if a user did
   std::string limit = {};      // why these are fewer than asked for; "" if they are not
   bool grows() const { return size > before; }
 };
