@@ -11,6 +11,7 @@
 #include "rest/server/followers.h"
 #include "rest/server/metrics.h"
 #include "rest/server/router.h"
+#include "rest/wire/autoscale.h"
 #include "rest/wire/bodies.h"
 #include "rest/wire/entities.h"
 #include "rest/wire/forecasts.h"

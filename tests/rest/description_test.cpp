@@ -101,6 +101,8 @@ void takes(const Schemas& schemas, const std::string& name) {
 TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::HostBody>(schemas, "HostCreate");
   takes<wire::PoolBody>(schemas, "PoolCreate");
+  takes<wire::AutoscaleBody>(schemas, "Autoscale");
+  takes<wire::MetricBody>(schemas, "PoolMetric");
   takes<wire::VmStartBody>(schemas, "VmStart");
   takes<wire::VmStopBody>(schemas, "VmStop");
   takes<wire::MigrationBody>(schemas, "MigrationCreate");

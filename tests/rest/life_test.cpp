@@ -169,6 +169,47 @@ TEST_F(Life, APoolGrowsAndShrinks) {
   world.finish(job, "cancelled");
 }
 
+TEST_F(Life, APoolFollowsAFigure) {
+  world.add_hosts(2);
+  world.add_pool("p", 1);
+  const std::string path = "/api/v1/pools/p/autoscale";
+  const auto put = [&](const std::string& body) {
+    return described("putAutoscale", world.put(path, body));
+  };
+  EXPECT_EQ(described("getAutoscale", world.get(path)).status, 404);
+  EXPECT_EQ(
+      described("postPoolMetric", world.post("/api/v1/pools/p/metrics", R"({"value":1})")).status,
+      404)
+      << "nobody would look at it";
+  const Got set = put(R"({"target":15,"total":true,"max":4})");
+  ASSERT_EQ(set.status, 200) << set.body;
+  EXPECT_EQ(set.json()["min"], 1);
+  const Got posted =
+      described("postPoolMetric", world.post("/api/v1/pools/p/metrics", R"({"value":40})"));
+  EXPECT_EQ(posted.json()["posted"], 40.0);
+  const auto rule = [&] { return get("getAutoscale", path); };
+  for (int i = 0; i < 200 && rule()["operation"].is_null(); ++i) {
+    world.clock.sleep_for(std::chrono::milliseconds{50});
+  }
+  const Json now = rule();
+  ASSERT_TRUE(now["operation"].is_string()) << now.dump();
+  EXPECT_EQ(now["desired"], 3);
+  const std::string operation = "/api/v1/operations/" + now["operation"].get<std::string>();
+  const Json ended = get("getOperation", operation + "?wait=60s");
+  EXPECT_EQ(ended["outcome"], "succeeded");
+  EXPECT_THAT(ended["request"]["cause"].get<std::string>(), HasSubstr("grows from 1 to 3"));
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 3);
+  EXPECT_EQ(put(R"({"target":0,"max":4})").status, 400);
+  EXPECT_EQ(put("{}").status, 400);
+  EXPECT_EQ(
+      described("putAutoscale", world.put("/api/v1/pools/q/autoscale", R"({"target":1,"max":4})"))
+          .status,
+      404);
+  EXPECT_EQ(described("deleteAutoscale", world.call("DELETE", path)).json()["id"], "p");
+  EXPECT_EQ(described("deleteAutoscale", world.call("DELETE", path)).status, 404);
+  EXPECT_EQ(described("getAutoscale", world.get(path)).status, 404);
+}
+
 TEST_F(Life, AFailedJobTellsItsExitCode) {
   world.add_hosts(1);
   world.add_pool("p", 1);
