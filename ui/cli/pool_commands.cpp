@@ -1,5 +1,6 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/autoscale_commands.h"
 #include "ui/cli/human.h"
 #include "ui/cli/policy_options.h"
 #include "ui/cli/views.h"
@@ -188,6 +189,7 @@ void add_pool_commands(CLI::App& app, Action& action) {
 
   add_create(*pool, action);
   add_scale(*pool, action);
+  add_autoscale_commands(*pool, action);
   add_set_policy(*pool, action);
 
   auto force = std::make_shared<bool>(false);

@@ -326,6 +326,31 @@ class Policies(CommandTest):
         for words in (["demo"], ["demo", "0"], ["demo", "many"]):
             self.mare("pool", "scale", *words, code=2)
 
+    def test_a_pool_follows_a_figure(self) -> None:
+        rule = {"pool": "demo", "source": "posted", "total": True, "target": 15, "min": 1, "max": 8, "metric": 21,
+                "desired": 3, "reason": "grows from 2 to 3", "up": {"stabilisation_s": 0, "cooldown_s": 180, "step": 0},
+                "down": {"stabilisation_s": 300, "cooldown_s": 0, "step": 2}}
+        for method in ("GET", "PUT"):
+            self.server.on(method, "/pools/demo/autoscale", rule)
+        done = self.mare("pool", "autoscale", "demo", "--target", "15", "--total", "--max", "8", "--up-cooldown", "180s",
+                         "--down-step", "2")
+        self.assertEqual(self.sent("PUT"), [("/api/v1/pools/demo/autoscale", {
+            "source": "posted", "total": True, "stale_after_s": 60, "target": 15, "tolerance": 0.1, "min": 1, "max": 8,
+            "up": {"stabilisation_s": 0, "cooldown_s": 180, "step": 0},
+            "down": {"stabilisation_s": 300, "cooldown_s": 0, "step": 2}})])
+        self.assertIn("grows from 2 to 3", done.stdout)
+        self.assertIn("posted, of the pool", self.mare("pool", "autoscale", "demo").stdout)
+        self.assertEqual(len(self.sent("PUT")), 1, "a look changes nothing")
+        self.server.on("DELETE", "/pools/demo/autoscale", {"id": "demo", "size": 3})
+        self.assertIn("stays at 3 VMs", self.mare("pool", "autoscale", "demo", "--off").stderr)
+        self.server.on("POST", "/pools/demo/metrics", rule)
+        self.assertEqual(self.mare("pool", "metric", "demo", "42.5", "-o", "name").stdout, "demo\n")
+        self.assertEqual(self.sent("POST"), [("/api/v1/pools/demo/metrics", {"value": 42.5})])
+        for words in (["--target", "15"], ["--max", "3"], ["--target", "0", "--max", "3"], ["--source", "queue"],
+                      ["--down-step", "2"], ["--off", "--target", "1", "--max", "2"], ["--target", "1", "--max", "2", "--source", "moon"]):
+            self.mare("pool", "autoscale", "demo", *words, code=2)
+        self.mare("pool", "metric", "demo", "-1", code=2)
+
     def test_it_is_shown_in_words(self) -> None:
         self.server.on("GET", "/pools", {"items": [self.POOL]})
         self.assertIn("least-traffic, at most 50 MB/s, downtime 300 ms, within 60 s or cancel",

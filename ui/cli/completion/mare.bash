@@ -45,7 +45,7 @@ _mare() {
   case $noun:$verb in
     :) words="host pool vm job migrate explain forecast migration operation events plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
-    pool:) words="list show create scale set-policy delete" ;;
+    pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output wait" ;;
     migration:) words="list show cancel" ;;
@@ -57,6 +57,10 @@ _mare() {
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
     pool:create) words="--size --memory --vcpus --image --hosts $policy" ;;
     pool:scale) words="$(_mare_names pool) --best-effort" ;;
+    pool:autoscale)
+      words="$(_mare_names pool) --target --min --max --source --total --tolerance --stale-after --up-window"
+      words="$words --up-cooldown --up-step --down-window --down-cooldown --down-step --off" ;;
+    pool:metric) words=$(_mare_names pool) ;;
     pool:set-policy) words="$(_mare_names pool) --reset $policy" ;;
     pool:show) words=$(_mare_names pool) ;;
     pool:delete) words="$(_mare_names pool) --force" ;;
