@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto kPeriod = std::chrono::seconds{5};
 constexpr auto kAtOnce = std::chrono::milliseconds{100};  // figures this close are one
+constexpr auto kAfterFailure = std::chrono::seconds{30};
 constexpr double kMostTime_s = 86400;
 
 Seconds since_1970(WallTime time) {
@@ -42,6 +43,22 @@ Result<std::optional<double>> metric_of(const store::Reader& reader, const Autos
   return value;
 }
 
+/// A change that did not come to what was asked for is not repeated without a pause. "" if nothing
+/// holds it.
+Result<std::string> held_by_failure(const store::Reader& reader, const Autoscaler& row,
+                                    WallTime now) {
+  if (!row.operation) return std::string();
+  auto last = reader.operation(*row.operation);
+  if (!last && last.error().code == Code::NotFound) return std::string();  // pruned long ago
+  if (!last) return last.error();
+  const bool failed = last->finished() && last->outcome != Outcome::Succeeded;
+  const WallTime until = last->ended + kAfterFailure;
+  if (!failed || now >= until) return std::string();
+  const auto left = std::chrono::ceil<std::chrono::seconds>(until - now).count();
+  return last->id.value + " did not reach its size; the next look is in " + std::to_string(left) +
+         " s";
+}
+
 /// One look, in a transaction of its own. `accepted` is the operation that it led to.
 /// `refusal`: why the last attempt in this look was not accepted; then nothing is asked for.
 Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
@@ -55,6 +72,12 @@ Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
   if (!vms) return vms.error();
   const int current = static_cast<int>(vms->size());
   const WallTime now = context.ports.clock.wall_now();
+  auto held = held_by_failure(tx, *row, now);
+  if (!held) return held.error();
+  if (!held->empty()) {
+    row->reason = *held;
+    return tx.put(*row);
+  }
   auto metric = metric_of(tx, *row, current, now);
   if (!metric) return metric.error();
   auto decision =

@@ -13,6 +13,7 @@ namespace {
 struct Snapshot {
   std::vector<Host> hosts;
   std::vector<Pool> pools;
+  std::vector<Autoscaler> autoscalers;
   std::vector<Vm> vms;
   std::vector<Job> jobs;
   std::vector<Operation> operations;
@@ -33,6 +34,7 @@ Result<Snapshot> snapshot(const store::Store& store) {
   auto done = store.read([&](const store::Reader& reader) -> Status {
     if (auto kept = keep(out.hosts, reader.hosts()); !kept) return kept;
     if (auto kept = keep(out.pools, reader.pools()); !kept) return kept;
+    if (auto kept = keep(out.autoscalers, reader.autoscalers()); !kept) return kept;
     if (auto kept = keep(out.vms, reader.vms()); !kept) return kept;
     if (auto kept = keep(out.jobs, reader.jobs(kAll)); !kept) return kept;
     store::OperationFilter filter;
@@ -130,6 +132,18 @@ void pools(std::string& out, const Snapshot& from) {
                return runs && vm.pool == pool.id;
              }));
        });
+  head(out, "mare_pool_desired", "gauge",
+       "VMs that a pool's rule wished for when it was looked at.");
+  for (const auto& row : from.autoscalers) {
+    if (row.looked.count() == 0) continue;
+    sample(out, "mare_pool_desired", "pool=\"" + row.pool.value + "\"", row.desired);
+  }
+  head(out, "mare_pool_metric", "gauge", "The figure that it used, of each VM.");
+  for (const auto& row : from.autoscalers) {
+    if (row.metric) {
+      sample(out, "mare_pool_metric", "pool=\"" + row.pool.value + "\"", *row.metric);
+    }
+  }
 }
 
 void memory(std::string& out, const Snapshot& from) {

@@ -124,6 +124,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
   names("Operation", "kind", OperationKind::PlanDrain);
+  names("Autoscale", "source", MetricSource::Queue);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
 }

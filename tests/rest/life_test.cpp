@@ -199,6 +199,7 @@ TEST_F(Life, APoolFollowsAFigure) {
   EXPECT_EQ(ended["outcome"], "succeeded");
   EXPECT_THAT(ended["request"]["cause"].get<std::string>(), HasSubstr("grows from 1 to 3"));
   EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 3);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_desired{pool=\"p\"} 3\n"));
   EXPECT_EQ(put(R"({"target":0,"max":4})").status, 400);
   EXPECT_EQ(put("{}").status, 400);
   EXPECT_EQ(

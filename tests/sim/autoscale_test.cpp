@@ -188,6 +188,23 @@ TEST_F(Follows, WhatIsRefusedIsSaidAndBeginsNoCooldown) {
   EXPECT_EQ(scales(), 1U) << "what is refused is no operation";
 }
 
+TEST_F(Follows, AVmThatDoesNotComeUpIsNotTriedWithoutAPause) {
+  sim::FaultModel faults;
+  faults.start_fails = 1;
+  world.cluster.set_faults(faults);
+  set(rule(10, 1, 8));
+  go_on(20, 60s);
+  EXPECT_EQ(size(), 2);
+  EXPECT_GE(scales(), 2U);
+  EXPECT_LE(scales(), 3U) << "in a minute";
+  post(20);
+  world.play(20s);
+  EXPECT_THAT(row().reason, HasSubstr("did not reach its size"));
+  world.cluster.set_faults({});
+  go_on(20, 60s);
+  EXPECT_EQ(size(), 4);
+}
+
 TEST_F(Follows, AUsersScaleIsNotDisturbed) {
   set(rule(10, 1, 8));
   const auto mine = world.engine().submit(engine::PoolScaleRequest{kPool, 6, false});
