@@ -114,7 +114,7 @@ Result<Operation> scale(SimWorld& world, int size, bool best_effort = false) {
 
 void make_large_busy_pool(SimWorld& world) {
   make_busy_pool(world);
-  must_end(world, scale(world, 5));
+  must_end(world, scale(world, 4));
 }
 
 /// The size that is told is what there is.
@@ -139,13 +139,13 @@ void add_scales(std::vector<Scene>& all) {
     static_cast<void>(w.cluster.panic_guest(VmId{"demo-3"}));
   };
   all.push_back(
-      {"PoolGrow", make_busy_pool, [](SimWorld& w) { return scale(w, 5); }, {}, true, reached(5)});
+      {"PoolGrow", make_busy_pool, [](SimWorld& w) { return scale(w, 4); }, {}, true, reached(4)});
   all.push_back({"PoolGrowCancelled", make_busy_pool, [](SimWorld& w) { return scale(w, 4); },
                  cancel, false, has_its_size});
-  all.push_back({"PoolGrowThatFails", make_busy_pool, [](SimWorld& w) { return scale(w, 5); },
+  all.push_back({"PoolGrowThatFails", make_busy_pool, [](SimWorld& w) { return scale(w, 4); },
                  break_a_guest, false, has_its_size});
   all.push_back({"PoolGrowByBestEffort", make_busy_pool,
-                 [](SimWorld& w) { return scale(w, 5, true); }, break_a_guest, false,
+                 [](SimWorld& w) { return scale(w, 4, true); }, break_a_guest, false,
                  has_its_size});
   all.push_back({"PoolShrink",
                  make_large_busy_pool,

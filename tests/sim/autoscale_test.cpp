@@ -202,7 +202,7 @@ TEST_F(Follows, AVmThatDoesNotComeUpIsNotTriedWithoutAPause) {
   EXPECT_THAT(row().reason, HasSubstr("did not reach its size"));
   world.cluster.set_faults({});
   go_on(20, 60s);
-  EXPECT_EQ(size(), 4);
+  EXPECT_EQ(size(), 8);
 }
 
 TEST_F(Follows, AUsersScaleIsNotDisturbed) {
