@@ -65,6 +65,8 @@ Result<DrainPlan> read_drain_plan(const store::Reader& reader, const OperationId
       continue;
     }
     auto job = running_job(reader, forecast->vm);
+    // Its pool was deleted or has shrunk since: there is nothing to move any more.
+    if (!job && job.error().code == Code::NotFound) continue;
     if (!job) return job.error();
     out.moves.push_back({forecast->vm, forecast->source, forecast->destination, *job, *said});
     out.bytes += said->sent_bytes.value;

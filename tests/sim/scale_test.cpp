@@ -333,6 +333,29 @@ TEST_F(Scale, AVmWhoseHostIsSilentStaysUntilItIsKnownToBeGone) {
   expect_size(2);
 }
 
+TEST_F(Scale, ADrainGoesOnWithoutTheVmsThatWent) {
+  engine::PoolCreateRequest request;
+  request.id = PoolId{"demo"};
+  request.size = 3;
+  request.hosts = {HostId{"h1"}};
+  ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
+  for (const char* host : {"h1", "h2", "h3"}) {
+    ASSERT_TRUE(world.cluster.set_uplink(HostId{host}, BytesPerSecond{10e6}));
+  }
+  const auto drain = world.engine().submit(engine::HostDrainRequest{HostId{"h1"}});
+  ASSERT_TRUE(drain);
+  const auto moves = [&] {
+    const auto vms = world.vms();
+    return std::any_of(vms.begin(), vms.end(),
+                       [](const Vm& vm) { return vm.state == VmState::Migrating; });
+  };
+  ASSERT_TRUE(world.play_while_not(moves, 2min));
+  EXPECT_EQ(scale(1).outcome, Outcome::Succeeded);
+  EXPECT_EQ(end_of(drain).outcome, Outcome::Succeeded) << world.operation(drain->id).reason;
+  for (const auto& copy : world.cluster.copies()) EXPECT_NE(copy.host, HostId{"h1"});
+  expect_size(1);
+}
+
 class LargeScale : public Scale {
  protected:
   void SetUp() override {
