@@ -181,6 +181,7 @@ pb::Sending to_wire(const Sending& value) {
   out.set_rate_max_bytes_per_s(value.rate_max.value);
   out.set_rate_gain(value.rate_gain);
   out.set_allow_post_copy(value.allow_post_copy);
+  if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
   return out;
 }
 
@@ -200,6 +201,7 @@ Result<Sending> from_wire(const pb::Sending& value) {
   out.rate_max = BytesPerSecond{value.rate_max_bytes_per_s()};
   out.rate_gain = value.rate_gain();
   out.allow_post_copy = value.allow_post_copy();
+  if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
   return out;
 }
 
@@ -321,6 +323,8 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   }
   for (const double share : value.heat) out.add_heat(share);
   out.set_cost_fraction(value.cost_fraction);
+  out.set_host_cpus(value.host_cpus);
+  out.set_busy_cpus(value.busy_cpus);
   return out;
 }
 
@@ -342,6 +346,8 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   }
   out.heat.assign(value.heat().begin(), value.heat().end());
   out.cost_fraction = value.cost_fraction();
+  out.host_cpus = value.host_cpus();
+  out.busy_cpus = value.busy_cpus();
   return out;
 }
 

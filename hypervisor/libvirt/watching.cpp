@@ -93,6 +93,7 @@ Watching::Watching(std::string library, Locate where, Clock& clock, Log& log)
 
 void Watching::start() {
   if (!why_not_.empty()) return;
+  cpus_.begin(clock_.now());
   const std::lock_guard lock(mutex_);
   thread_ = std::make_unique<dirtylog::WatcherThread>(watcher_, clock_);
 }
@@ -121,6 +122,7 @@ void Watching::watch_all(virConnectPtr connection) {
 }
 
 Milliseconds Watching::look_anew(const std::string& uuid) {
+  cpus_.begin(clock_.now());
   const auto wait = watcher_.look_anew(uuid);
   const std::lock_guard lock(mutex_);
   if (thread_) thread_->wake();
@@ -129,6 +131,7 @@ Milliseconds Watching::look_anew(const std::string& uuid) {
 
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {
   if (!why_not_.empty()) return make_error(Code::Unsupported, why_not_);
+  const auto use = cpus_.look(clock_.now());  // before the scan takes one
   auto content = dirtylog::scan_memory(process.pid, process.memory);
   if (!content) return content.error().during("memory of VM '" + vm.id.value + "'");
   MemoryProfile out;
@@ -137,6 +140,8 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   out.total = content->total + kDeviceMemory;
   out.zero = content->zero;
   out.compressed_fraction = content->compressed_fraction;
+  out.host_cpus = use.cpus;
+  out.busy_cpus = use.busy;
   const auto report = watcher_.report(vm.uuid);
   if (!report) {
     watch(vm.uuid);  // an event was missed

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "hypervisor/dirtylog/cpu_meter.h"
 #include "hypervisor/dirtylog/watcher.h"
 #include "hypervisor/driver.h"
 #include "orchestrator/core/log.h"
@@ -66,6 +67,7 @@ class Watching {
   const std::string why_not_;
   Clock& clock_;
   dirtylog::Watcher watcher_;
+  dirtylog::CpuMeter cpus_;
   std::mutex mutex_;
   std::unique_ptr<dirtylog::WatcherThread> thread_;
 };

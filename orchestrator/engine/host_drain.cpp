@@ -117,7 +117,8 @@ class HostDrain final : public Task {
       }
       const bool made = past.plan->outcome == Outcome::Succeeded;
       const std::string words = made ? in_words(plan) : "without a plan: " + past.plan->reason;
-      if (!wait_because("Plan", "", words)) return;
+      if (words != told_ && !wait_because("Plan", "", words)) return;
+      told_ = words;
     }
     move(next_wave(vms, plan), past);
   }
@@ -195,6 +196,8 @@ class HostDrain final : public Task {
            error.text() + "; the host is in use as before", std::string(to_string(error.code)),
            set_admin(HostAdmin::Active));
   }
+
+  std::string told_;  // of the plan: once, however often it has to wait
 };
 
 }  // namespace

@@ -198,7 +198,8 @@ void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::
   // not stay. It is ended only when it can't be the last one: the true one is known to run, or the
   // row says that this incarnation has ended, or was deleted. One that was never ours stays.
   const bool same = row && row->uuid == copy.key.uuid;
-  const bool true_one_runs = same && row->host && row->state == VmState::Running;
+  // One that broke in post-copy holds pages that the other waits for.
+  const bool true_one_runs = same && row->host && row->state == VmState::Running && !copy.sending;
   const bool has_ended =
       same && !row->host && (row->state == VmState::Stopped || row->state == VmState::Failed);
   // A copy that stands still, of a VM that is known to be nowhere, can only take memory.

@@ -74,9 +74,12 @@ bool VmMigrate::step(Event event, const std::string& detail, const Also& also) {
 Result<MigrationTicket> VmMigrate::ticket() {
   auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
   if (!spec) return spec.error();
-  auto downtime = migration_.downtime_limit;
+  auto downtime = migration_.sending.downtime_limit;
+  if (!downtime) downtime = migration_.downtime_limit;
   // The hypervisor counts only pages: what a switch takes besides is taken off, as was forecast.
-  if (forecast_) downtime = policy::hypervisor_downtime_limit(policy_, forecast_->link);
+  if (forecast_ && !migration_.sending.downtime_limit) {
+    downtime = policy::hypervisor_downtime_limit(policy_, forecast_->link);
+  }
   return MigrationTicket{operation().id, *spec, migration_.bandwidth_limit, downtime,
                          migration_.sending};
 }

@@ -131,6 +131,7 @@ class VmMigrate final : public Task {
   std::optional<MonotonicTime> looking_since_;
   std::optional<MonotonicTime> starved_since_;
   Bytes fed_until_;  // sent when post-copy was last seen broken
+  int refused_ = 0;  // times that the source's copy could not go on
   bool can_mend_ = true;
   MonotonicTime kept_at_{0};
 };

@@ -124,7 +124,9 @@ void VmMigrate::record_loss(CopyPair seen) {
   Vm row = vm_;
   row.state = VmState::Failed;
   row.host.reset();
-  row.reason = "its copies are gone from both hosts";
+  row.reason = refused_ > kLooks ? "its copy on '" + migration_.source.value +
+                                       "' can't go on: it broke when it was in post-copy"
+                                 : "its copies are gone from both hosts";
   if (state() == State::PostCopying) {
     row.reason =
         seen.destination == Copy::Absent
@@ -192,7 +194,13 @@ void VmMigrate::abort_again(CopyPair seen) {
   if (seen.source == Copy::Paused && seen.destination == Copy::Absent) {
     call_host<Status>(
         migration_.source, [key = key()](Driver& driver) { return driver.resume(key); },
-        [this](Status) { after(settings().poll, [this] { look(); }); });
+        [this, seen](Status resumed) {
+          // It had switched to post-copy, and broke, before anybody heard of that: half of its
+          // memory was at the destination.
+          const bool never = !resumed && resumed.error().code == Code::FailedPrecondition;
+          if (never && may_post_copy() && ++refused_ > kLooks) return lost(seen);
+          after(settings().poll, [this] { look(); });
+        });
     return;
   }
   after(settings().poll, [this] { abort_step(); });

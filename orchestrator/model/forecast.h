@@ -41,6 +41,9 @@ struct Sending {
   double rate_gain = 1.0;             // RateControlled: K
   /// It may be forced into post-copy on its way: both ends must get ready for that from the start.
   bool allow_post_copy = false;
+  /// Pre-copy of every kind stops for its last round when that would take less. None: the
+  /// hypervisor's own.
+  std::optional<Milliseconds> downtime_limit = {};
 };
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.
@@ -66,6 +69,8 @@ struct MemoryProfile {
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;
   double cost_fraction = 0;  // of the guest's time that the log took, as estimated
+  double host_cpus = 0;      // of the host that it is on; 0: unknown
+  double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
 };
 
 /// Goodput between two hosts, measured by a burst.

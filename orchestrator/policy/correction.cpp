@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "orchestrator/policy/statistics.h"
 
@@ -60,7 +61,19 @@ struct Pair {
   const PastMove* move = nullptr;
   double model = 0;
   double actual = 0;
+  double weight = 1;  // 0 to 1
 };
+
+/// A forecast that was unsure for reasons of its own (a guest whose writing varies, rounds near
+/// their end) tells little of what all moves have in common. So much of a deviation counts half.
+double weight_of(const Estimate& said, double model, Quantity quantity) {
+  const Prior prior = prior_of(quantity);
+  const double fair = std::hypot(2.5 * prior.relative * model, 10 * prior.absolute);
+  const double unsure = std::max(0.0, said.high - said.low) / (2 * kTwoSided95);
+  return 1 / (1 + std::pow(unsure / fair, 2));
+}
+// Below it, a move says nothing of slopes and spreads.
+constexpr double kSure = 0.3;
 
 /// Newest first. What a move costs beside its pages is much the same for all strategies, so where
 /// there is no move of this one, `any` strategy's tell something of its time.
@@ -71,18 +84,44 @@ std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, 
     if (!any && move->forecast.strategy != place.strategy) continue;
     if (!move->forecast.converges) continue;
     const auto actual = outcome_of(*move, quantity);
-    const double model = model_of(estimate_of(move->forecast, quantity));
+    const Estimate& said = estimate_of(move->forecast, quantity);
+    const double model = model_of(said);
     if (!actual || !std::isfinite(*actual) || !(model >= 0)) continue;
     if (by_factor(quantity, place.strategy) && !(model > 0 && *actual > 0)) continue;
-    out.push_back({&*move, model, *actual});
+    out.push_back({&*move, model, *actual, weight_of(said, model, quantity)});
   }
   return out;
 }
 
+std::vector<Pair> sure_of(const std::vector<Pair>& pairs) {
+  std::vector<Pair> out;
+  for (const auto& pair : pairs) {
+    if (pair.weight >= kSure) out.push_back(pair);
+  }
+  return out;
+}
+
+/// The value with half of the weight on either side.
+double weighted_median(std::vector<std::pair<double, double>> values) {
+  std::sort(values.begin(), values.end());
+  double half = 0;
+  for (const auto& [value, weight] : values) half += weight / 2;
+  double before = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    before += values[i].second;
+    if (before > half * (1 + 1e-9)) return values[i].first;
+    if (before >= half * (1 - 1e-9) && i + 1 < values.size()) {
+      return (values[i].first + values[i + 1].first) / 2;
+    }
+  }
+  return 0;
+}
+
 /// Theil and Sen's slope: the median over pairs of moves of different sizes, near 1 while there are
 /// few of them.
-double slope_of(const std::vector<Pair>& pairs) {
+double slope_of(const std::vector<Pair>& all) {
   std::vector<double> slopes;
+  const std::vector<Pair> pairs = sure_of(all);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     for (std::size_t j = i + 1; j < pairs.size(); ++j) {
       const auto& [less, more] = std::minmax(
@@ -184,15 +223,17 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   if (line) out.factor = slope_of(pairs);
   double known = 0;  // log of the factor, or the offset
   const auto weigh = [&](const std::vector<Pair>& from, int level, double slope) {
-    std::vector<double> off;
+    std::vector<std::pair<double, double>> off;
+    double n = 0;
     for (const auto& pair : from) {
       if (nearness(*pair.move, place) < level) continue;
-      off.push_back(factor
-                        ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
-                        : pair.actual - slope * pair.model);
+      const double one =
+          factor ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
+                 : pair.actual - slope * pair.model;
+      off.emplace_back(one, pair.weight);
+      n += pair.weight;
     }
-    const double n = static_cast<double>(off.size());
-    if (!off.empty()) known = (n * median(off) + kPriorMoves * known) / (n + kPriorMoves);
+    if (n > 0) known = (n * weighted_median(off) + kPriorMoves * known) / (n + kPriorMoves);
   };
   if (line) weigh(usable(past, place, quantity, true), 0, 1);
   for (int level = 0; level <= 2; ++level) weigh(pairs, level, out.factor);
@@ -202,7 +243,7 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
     out.offset = known;
   }
   out.moves = static_cast<int>(pairs.size());
-  spread(out, nearest(pairs, place), prior_of(quantity));
+  spread(out, nearest(sure_of(pairs), place), prior_of(quantity));
   return out;
 }
 

@@ -38,7 +38,7 @@ struct Place {
 
 /// Starts from the defaults and goes from all moves of the strategy, over those between the two
 /// hosts, to those of the same program there: at each step the median, weighed against what was
-/// known before it by the number of moves.
+/// known before it by the number of moves. A move whose forecast was unsure counts less.
 /// Bytes are corrected by a factor; downtime and added job time of a live move by an offset (what a
 /// switch costs beside its pages does not grow with them), of a paused one by a factor; total time
 /// by a line, as preparing the destination takes as long for a small VM as for a large one. That

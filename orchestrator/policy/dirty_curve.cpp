@@ -134,9 +134,14 @@ double spread_of(const std::vector<double>& values, double middle) {
   return std::sqrt((n * seen * seen + kPriorCycles * prior * prior) / (n + kPriorCycles));
 }
 
-double with_band(double middle, double spread, Band band) {
-  if (band == Band::Low) return std::max(0.0, middle - kTwoSided95 * spread);
-  return band == Band::High ? middle + kTwoSided95 * spread : middle;
+/// A program that writes in bursts has cycles of two kinds in a short window, with a burst or
+/// without: those that were seen count, however few.
+double with_band(double middle, double spread, const std::vector<double>& seen, Band band) {
+  if (band == Band::Low) {
+    return std::max(0.0, std::min(quantile(seen, 0.05), middle - kTwoSided95 * spread));
+  }
+  if (band == Band::Middle) return middle;
+  return std::max(quantile(seen, 0.95), middle + kTwoSided95 * spread);
 }
 
 std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
@@ -155,7 +160,7 @@ std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
       middle += median(steps_between(cycles, before, x));
     }
     before = x;
-    out.push_back({x, with_band(middle, share * middle, band)});
+    out.push_back({x, with_band(middle, share * middle, values, band)});
   }
   return out;
 }

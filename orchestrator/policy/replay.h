@@ -15,7 +15,7 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
-  double start_s = 0.70;        // before the migration: the destination's emulator starts
+  double start_s = 0.85;        // before the migration: the destination's emulator starts
   double set_up_s = 0.10;       // before the first page
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
@@ -36,6 +36,7 @@ struct HypervisorCosts {
   double throttle_period_s = 1;   // and counts at most so often
   double throttle_trigger = 0.5;  // dirtied over sent
   double throttle_most = 0.99;
+  double post_copy_rate = 50e6;   // bytes/s that the destination puts in their places
   double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
   double fault_s = 0.0005;        // handling a missing page at both ends
   double fault_queue_s = 0.02;    // a request waits behind pages that are on their way
@@ -55,6 +56,8 @@ struct ReplayInput {
   double total_bytes = 0;  // with zero pages
   double zero_bytes = 0;
   double compressed_fraction = 1;
+  double host_cpus = 0;  // of the source; 0: more than anybody needs
+  double busy_cpus = 0;  // of them, before the move
   double link_rate = 0;  // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;  // bytes/s, until the switch
@@ -81,6 +84,7 @@ struct Replay {
   double sent_bytes = 0;  // on the wire
   double downtime_s = 0;
   double live_s = 0;     // pre-copy rounds
+  double crowded = 0;    // share of a guest's CPU time that the mover takes in them
   double held_s = 0;     // progress that throttling took
   double faulted_s = 0;  // progress that missing pages took
   std::vector<ReplayRound> rounds;

@@ -34,12 +34,8 @@ class Rounds {
     page_wire_ = fraction_ + costs.page_header_bytes / costs.page_bytes;
     cold_wire_ =
         (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
-    cpu_rate_ = costs.copy_rate;
-    if (compressed) {
-      cpu_rate_ = costs.compress_rate *
-                  std::min<double>(std::max(1, input.sending.channels), costs.compress_cpus);
-    }
     limit_ = std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
+    cpu_rate_ = compressed ? compress_rate() : costs.copy_rate;
     rate_ = limit_;
     if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, least_rate());
     now_ = costs.set_up_s;
@@ -66,6 +62,18 @@ class Rounds {
     return asked > 0 ? std::min(limit_, asked) : limit_;
   }
   double marked() const { return cold_ + hot_; }
+
+  /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
+  /// get a share of what they want, all alike.
+  double compress_rate() {
+    const double threads =
+        std::min<double>(std::max(1, in_.sending.channels), costs_.compress_cpus);
+    const double wanted = std::min(threads, limit_ / page_wire_ / costs_.compress_rate);
+    double share = 1;
+    if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
+    out_.crowded = 1 - share;
+    return costs_.compress_rate * threads * share;
+  }
 
   /// Seconds to send a marked byte: the wire or the CPU, whichever is slower.
   double cold_s(double rate) const {
@@ -310,8 +318,8 @@ void Rounds::switch_to_post_copy() {
   now_ += out_.downtime_s;
   const double wire = marked_wire();
   // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.
-  const auto phase =
-      post_copy(in_, costs_, {cold_ * (1 - zero_share_), hot_, window_, wire, in_.link_rate});
+  const double rate = std::min(in_.link_rate, costs_.post_copy_rate);
+  const auto phase = post_copy(in_, costs_, {cold_ * (1 - zero_share_), hot_, window_, wire, rate});
   const double duration = std::max(phase.duration_s, marked_s(in_.link_rate));
   out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});
   out_.faulted_s = phase.faulted_s;

@@ -14,6 +14,8 @@ namespace {
 constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
+// Shorter limits of the downtime than the usual one.
+constexpr Milliseconds kShorter[] = {Milliseconds{100}, Milliseconds{30}};
 
 double tightness_of(const Situation& situation) {
   return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
@@ -27,14 +29,16 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.total_bytes = static_cast<double>(in.profile.total.count);
   out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
   out.compressed_fraction = in.profile.compressed_fraction;
+  out.host_cpus = in.profile.host_cpus;
+  out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
   out.link_rate = in.link.goodput.value;
   out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
   if (in.policy.bandwidth_limit && in.policy.bandwidth_limit->value > 0) {
     out.rate_limit = in.policy.bandwidth_limit->value;
   }
-  const auto told = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
-  out.downtime_limit_s =
-      told ? std::chrono::duration<double>(*told).count() : situation.costs.default_downtime_s;
+  out.downtime_limit_s = sending.downtime_limit
+                             ? std::chrono::duration<double>(*sending.downtime_limit).count()
+                             : situation.costs.default_downtime_s;
   if (in.policy.time_limit) out.time_limit_s = in.policy.time_limit->count();
   out.at_limit = in.policy.at_limit;
   out.destination_speed = in.destination_speed;
@@ -48,8 +52,8 @@ double rate_max(const Situation& situation) {
   return limit && limit->value > 0 ? std::min(link, limit->value) : link;
 }
 
-/// The knobs that are worth trying; the first are the usual ones.
-std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
+/// A strategy's own knobs; the first are the usual ones.
+std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
   Sending usual;
   usual.strategy = strategy;
   std::vector<Sending> out;
@@ -77,6 +81,40 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
     default:
       return {usual};
   }
+}
+
+bool makes_rounds(Strategy strategy) {
+  return strategy == Strategy::PreCopy || strategy == Strategy::RateControlled ||
+         strategy == Strategy::Throttled || strategy == Strategy::Compressed;
+}
+
+/// All that are worth trying. Who waits for less to be left stands still for a shorter time after
+/// more rounds; the limit of the policy, or else of the hypervisor, is the most.
+std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
+  const ForecastInput& in = situation.input;
+  const auto most = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
+  std::vector<Sending> out = own_knobs(situation, strategy);
+  for (auto& sending : out) sending.downtime_limit = most;
+  if (!makes_rounds(strategy)) return out;
+  const std::size_t usual = out.size();
+  for (const auto limit : kShorter) {
+    if (std::chrono::duration<double>(limit).count() >=
+        (most ? std::chrono::duration<double>(*most).count() : situation.costs.default_downtime_s))
+      continue;
+    for (std::size_t i = 0; i < usual; ++i) {
+      out.push_back(out[i]);
+      out.back().downtime_limit = limit;
+    }
+  }
+  return out;
+}
+
+/// Whether it ends also if the guest writes as much as it may, over a link as slow as it may be.
+bool ends_surely(const Situation& situation, const Sending& sending) {
+  ReplayInput in = replay_input(situation, situation.high, sending);
+  in.link_rate *= 1 - 2 * kLinkDeviation;
+  const Replay out = replay(in, situation.costs);
+  return out.converges && !out.cancelled;
 }
 
 double score(const Situation& situation, const Replay& replay) {
@@ -169,7 +207,8 @@ double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);
   // A guest that computes half of the time loses half of what is taken from it.
   const double busy = std::min(1.0, situation.middle.share());
-  const double slowed = situation.costs.pre_copy_slowdown * replay.live_s * busy;
+  const double taken = situation.costs.pre_copy_slowdown + replay.crowded;
+  const double slowed = taken * replay.live_s * busy;
   return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s);
 }
 
@@ -180,7 +219,7 @@ StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
   for (const auto& sending : knobs(situation, strategy)) {
     Replay tried = replay(replay_input(situation, situation.middle, sending), situation.costs);
     const double value = score(situation, tried);
-    if (!first && value >= best) continue;
+    if (!first && (value >= best || !ends_surely(situation, sending))) continue;
     first = false;
     best = value;
     out.replay = std::move(tried);

@@ -70,6 +70,8 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"zero_bytes", profile.zero.count},
                   {"compressed_fraction", profile.compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
+                  {"host_cpus", profile.host_cpus},
+                  {"busy_cpus", profile.busy_cpus},
                   {"cycles", std::move(cycles)},
                   {"heat", profile.heat}});
 }
@@ -82,6 +84,8 @@ MemoryProfile profile_from(const json& from) {
   out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
+  out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
+  out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   for (const auto& cycle : list_in(from, "cycles")) {
     if (cycle.is_object()) out.cycles.push_back(cycle_from(cycle));
   }
@@ -209,15 +213,16 @@ MovePolicy policy_from(const std::string& text) {
 }
 
 std::string sending_text(const Sending& sending) {
-  const json out{{"strategy", to_string(sending.strategy)},
-                 {"channels", sending.channels},
-                 {"throttle_initial_percent", sending.throttle_initial_percent},
-                 {"throttle_step_percent", sending.throttle_step_percent},
-                 {"pre_copy_rounds", sending.pre_copy_rounds},
-                 {"rate_min_bytes_per_s", sending.rate_min.value},
-                 {"rate_max_bytes_per_s", sending.rate_max.value},
-                 {"rate_gain", sending.rate_gain},
-                 {"allow_post_copy", sending.allow_post_copy}};
+  json out{{"strategy", to_string(sending.strategy)},
+           {"channels", sending.channels},
+           {"throttle_initial_percent", sending.throttle_initial_percent},
+           {"throttle_step_percent", sending.throttle_step_percent},
+           {"pre_copy_rounds", sending.pre_copy_rounds},
+           {"rate_min_bytes_per_s", sending.rate_min.value},
+           {"rate_max_bytes_per_s", sending.rate_max.value},
+           {"rate_gain", sending.rate_gain},
+           {"allow_post_copy", sending.allow_post_copy}};
+  if (sending.downtime_limit) out["downtime_limit_ms"] = sending.downtime_limit->count();
   return out.dump();
 }
 
@@ -234,6 +239,8 @@ Sending sending_from(const std::string& text) {
   out.rate_max.value = number_or(from, "rate_max_bytes_per_s", out.rate_max.value);
   out.rate_gain = number_or(from, "rate_gain", out.rate_gain);
   out.allow_post_copy = flag_or(from, "allow_post_copy", false);
+  const auto downtime = number_or<std::int64_t>(from, "downtime_limit_ms", 0);
+  if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
   return out;
 }
 

@@ -52,7 +52,9 @@ Json to_json(const Sending& sending) {
               {"rate_min_bytes_per_s", sending.rate_min.value},
               {"rate_max_bytes_per_s", sending.rate_max.value},
               {"rate_gain", sending.rate_gain},
-              {"allow_post_copy", sending.allow_post_copy}};
+              {"allow_post_copy", sending.allow_post_copy},
+              {"downtime_limit_ms",
+               or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })}};
 }
 
 Json to_json(const MemoryProfile& profile) {
@@ -64,6 +66,8 @@ Json to_json(const MemoryProfile& profile) {
               {"zero_bytes", profile.zero.count},
               {"compressed_fraction", profile.compressed_fraction},
               {"cost_fraction", profile.cost_fraction},
+              {"host_cpus", profile.host_cpus},
+              {"busy_cpus", profile.busy_cpus},
               {"cycles", std::move(cycles)},
               {"heat", profile.heat}};
 }

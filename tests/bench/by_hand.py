@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
-from lib.cluster import Cluster
+from lib.cluster import ROOT, Cluster
 from lib.waiting import wait_until
+
+CARRY = ROOT / "tests" / "bench" / "carry.py"
+PATIENCE_S = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +29,18 @@ class Method:
 
 METHODS = [Method("virsh", ["--live"]), Method("virsh --auto-converge", ["--live", "--auto-converge"]),
            Method("virsh --postcopy", ["--live", "--postcopy"], after_pass=True), Method("virsh, paused", [])]
-#: Saved to shared storage and restored elsewhere: checkpoint, transfer, restart.
-SAVE_RESTORE = Method("virsh save, restore", [])
+#: Saved at the source, the file carried over the link, restored at the destination: checkpoint, transfer, restart.
+SAVE_RESTORE = Method("virsh save, copy, virsh restore", [])
+
+
+@dataclasses.dataclass(frozen=True)
+class Phases:
+    """Of SAVE_RESTORE; the VM stands still in all three."""
+
+    check_s: float
+    transfer_s: float
+    restart_s: float
+    image_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Move:
     begun: float
     ended: float
     done: bool
+    phases: Phases | None = None
 
 
 class ByHand:
@@ -85,15 +101,51 @@ class ByHand:
 
     def _save_restore(self, vm: str, source: str, destination: str) -> Move:
         file = self._description(vm, source, destination)
-        # What a host writes here goes over its link: the job file system is mounted from the NFS server.
-        state = pathlib.Path(tempfile.mkdtemp()) / f"{vm}.state"
-        begun = time.time()
-        self.cluster.virsh(source, "save", vm, str(state))
-        self.cluster.virsh(destination, "restore", str(state), "--xml", str(file), "--running")
-        ended = time.time()
-        state.unlink()
-        file.unlink()
-        return Move(begun, ended, True)
+        folder = pathlib.Path(tempfile.mkdtemp())
+        saved, arrived = folder / f"{vm}.{source}", folder / f"{vm}.{destination}"
+        address = self.addresses[destination]
+        carriers: list[subprocess.Popen[str]] = []
+        try:
+            carriers.append(self._on(destination, "receive", address, str(arrived)))
+            carriers.append(self._on(source, "send", address, self._ready(carriers[0])[1], str(saved)))
+            self._ready(carriers[1])
+            begun = time.time()
+            self.cluster.virsh(source, "save", vm, str(saved))
+            checked = time.time()
+            carried_s = self._carried_s(*carriers)
+            carried = time.time()
+            self.cluster.virsh(destination, "restore", str(arrived), "--xml", str(file), "--running")
+            ended = time.time()
+            phases = Phases(checked - begun, carried_s, ended - carried, arrived.stat().st_size)
+            return Move(begun, ended, True, phases)
+        finally:
+            for process in carriers:
+                process.kill()
+                process.communicate()
+            shutil.rmtree(folder)
+            file.unlink()
+
+    def _on(self, host: str, *words: str) -> "subprocess.Popen[str]":
+        """carry.py as if on that host: in its network."""
+        return subprocess.Popen(
+            [str(ROOT / "hypervisor/lab/mare-lab"), "exec", "--state", str(self.cluster.state), host, "--", sys.executable,
+             str(CARRY), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def _ready(process: "subprocess.Popen[str]") -> list[str]:
+        assert process.stdout
+        words = process.stdout.readline().split()
+        if words[:1] != ["ready"]:
+            raise AssertionError(f"{CARRY.name} is not ready: {process.communicate()[1].strip()}")
+        return words
+
+    @staticmethod
+    def _carried_s(receiver: "subprocess.Popen[str]", sender: "subprocess.Popen[str]") -> float:
+        """Nothing of the VM runs meanwhile: when this fails, only its file is left, and the bench ends."""
+        told, wrong = sender.communicate("go\n", timeout=PATIENCE_S)
+        if sender.returncode != 0 or receiver.wait(PATIENCE_S) != 0:
+            raise AssertionError(f"the saved VM was not carried over: {wrong.strip()}")
+        return float(told)
 
     def bring_back(self, vm: str, home: str) -> None:
         """By the surest way, on a fast link."""

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from caps import Caps
+from fit import least_squares
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
 from workloads import WORKLOADS, Mare, Running, Workload, report, summary
@@ -59,7 +60,7 @@ def forecast_for(cluster: Cluster, operation: str, strategy: str) -> Json:
 
 def watched_s(cluster: Cluster, vm: str, since: float) -> float:
     """For how long its memory was looked at in one go since then."""
-    cycles = [cycle for cycle in cluster.get(f"vms/{vm}/memory")["cycles"]
+    cycles = [cycle for cycle in cluster.get(f"vms/{vm}/memory")["profile"]["cycles"]
               if cycle["points"] and (report.parse_time(cycle["began"]) or 0) > since - 0.5]
     return max((float(cycle["points"][-1]["wall_us"]) / 1e6 for cycle in cycles), default=0.0)
 
@@ -116,22 +117,6 @@ def liu_time_s(inputs: dict[str, float]) -> float:
     return memory / link * (1 - ratio ** (rounds + 1)) / (1 - ratio)
 
 
-def fit(rows: list[list[float]], values: list[float]) -> list[float]:
-    """Least squares by the normal equations."""
-    size = len(rows[0])
-    left = [[sum(row[i] * row[j] for row in rows) + (1e-9 if i == j else 0) for j in range(size)] for i in range(size)]
-    right = [sum(row[i] * value for row, value in zip(rows, values)) for i in range(size)]
-    for i in range(size):
-        pivot = max(range(i, size), key=lambda r: abs(left[r][i]))
-        left[i], left[pivot], right[i], right[pivot] = left[pivot], left[i], right[pivot], right[i]
-        for j in range(size):
-            if j != i and left[i][i]:
-                factor = left[j][i] / left[i][i]
-                left[j] = [a - factor * b for a, b in zip(left[j], left[i])]
-                right[j] -= factor * right[i]
-    return [right[i] / left[i][i] if left[i][i] else 0.0 for i in range(size)]
-
-
 def baselines_of(done: list[dict[str, Any]]) -> dict[str, Any]:
     """Errors in total time of the others' forms, on pre-copy moves: what they were made for."""
     moves = [row for row in done if row["strategy"] == "pre-copy"]
@@ -139,13 +124,11 @@ def baselines_of(done: list[dict[str, Any]]) -> dict[str, Any]:
     ours = [row["forecast"]["total_time_s"]["value"] / row["measured"]["total_time_s"] - 1 for row in moves]
 
     def features(row: dict[str, Any]) -> list[float]:
-        return [1.0, row["inputs"]["memory"] / row["inputs"]["link"], row["inputs"]["wws"] / row["inputs"]["link"]]
+        return [row["inputs"]["memory"] / row["inputs"]["link"], row["inputs"]["wws"] / row["inputs"]["link"]]
 
     learn, judge = moves[::2], moves[1::2]
-    neves: list[float] = []
-    if len(learn) >= 3:
-        known = fit([features(row) for row in learn], [row["measured"]["total_time_s"] for row in learn])
-        neves = [sum(a * b for a, b in zip(known, features(row))) / row["measured"]["total_time_s"] - 1 for row in judge]
+    known = least_squares([features(row) for row in learn], [row["measured"]["total_time_s"] for row in learn])
+    neves = [known.at(features(row)) / row["measured"]["total_time_s"] - 1 for row in judge] if known else []
     return {"liu_time_error": summary(liu), "neves_refitted_time_error": summary(neves), "ours_on_the_same": summary(ours)}
 
 

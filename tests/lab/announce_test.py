@@ -9,6 +9,7 @@ fixed in both cases: else its kernel broadcasts after some seconds, and the gues
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -21,6 +22,7 @@ import subprocess
 import threading
 import time
 import unittest
+from collections.abc import Iterator
 
 from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
@@ -154,6 +156,9 @@ class AnnounceTest(unittest.TestCase):
             cls.cluster.lab("exec", host, "--", "umount", str(QEMU))
             cls.cluster.lab("exec", host, "--", "umount", str(cls.cluster.state / "qemu-real"))
             cls.cluster.virsh(host, "domcapabilities", "--virttype", "qemu")
+            # Agents that began meanwhile asked the script what it can.
+            cls.cluster.kill_agent(host)
+        cls.cluster.restore()
 
     def restore_agents(self) -> None:
         for process in self.agents:
@@ -244,19 +249,18 @@ class AnnounceTest(unittest.TestCase):
         peer = self.new_peer()
         process, file = self.capture(home)
         self.cut_off(source)
-        self.filter("-A", home, "-p", "ARP")
-        # Not waited for: its end comes when the guest is found again, by whatever means.
-        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home, "strategy": "pre-copy"})
-        wait_until(lambda: self.cluster.copies(self.vm) == {home: "running"}, "the VM runs at its destination alone")
-        arrived, heard = time.monotonic(), len(peer.answers)
-        wait_until(lambda: time.monotonic() - arrived > CONTROL_SILENCE_S or len(peer.answers) > heard,
-                   "time enough passed to be found")
-        found = len(peer.answers) > heard
-        before, at = len(peer.answers), time.monotonic()
-        if not found:
-            self.announce_by_hand(home)
-        # A guest that is asked may have to find out who asks.
-        self.filter("-D", home, "-p", "ARP")
+        # Not longer than until the announcement: a guest that is asked may have to find out who asks.
+        with self.dropped(home, "-p", "ARP"):
+            # Not waited for: its end comes when the guest is found again, by whatever means.
+            operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations", {"destination": home, "strategy": "pre-copy"})
+            wait_until(lambda: self.cluster.copies(self.vm) == {home: "running"}, "the VM runs at its destination alone")
+            arrived, heard = time.monotonic(), len(peer.answers)
+            wait_until(lambda: time.monotonic() - arrived > CONTROL_SILENCE_S or len(peer.answers) > heard,
+                       "time enough passed to be found")
+            found = len(peer.answers) > heard
+            before, at = len(peer.answers), time.monotonic()
+            if not found:
+                self.announce_by_hand(home)
         if not found:
             wait_until(lambda: len(peer.answers) > before + 20, "an announcement by hand heals", patience_s=10)
         self.cluster.finish(operation)
@@ -300,13 +304,17 @@ class AnnounceTest(unittest.TestCase):
         ip = ("-p", "IPv4", "--ip-proto")
         others = ("--ip-sport", "!", str(ECHO_PORT))
         for rule in (("-p", "IPv6"), (*ip, "tcp", *others), (*ip, "udp", *others)):
-            self.filter("-A", host, *rule)
-            self.addCleanup(self.filter, "-D", host, *rule)
+            self.enterContext(self.dropped(host, *rule))
 
-    def filter(self, action: str, host: str, *rule: str) -> None:
-        """On a host's bridge; what the host itself sends, as announcements, does not pass there."""
+    @contextlib.contextmanager
+    def dropped(self, host: str, *rule: str) -> Iterator[None]:
+        """On the host's bridge; what the host itself sends, as announcements, does not pass there."""
         words = ("FORWARD", "-s", self.mac, "-o", "up0", *rule, "-j", "DROP")
-        self.cluster.lab("exec", host, "--", "ebtables", action, *words)
+        self.cluster.lab("exec", host, "--", "ebtables", "-A", *words)
+        try:
+            yield
+        finally:
+            self.cluster.lab("exec", host, "--", "ebtables", "-D", *words)
 
     def announce_by_hand(self, host: str) -> None:
         self.cluster.lab("exec", host, "--", self.cluster.program("mare-announce"), "--interface", "br0", "--mac", self.mac,

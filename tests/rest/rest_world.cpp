@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <filesystem>
 
 #include "hypervisor/sim/sim_cluster.h"
@@ -82,6 +83,9 @@ RestWorld::RestWorld(rest::RestOptions options)
   if (!started) ADD_FAILURE() << started.error().text();
   server = std::move(*started);
   engine_thread_ = std::thread([this] { engine->run(); });
+  // Its thread may not have had a CPU yet; until then the server says that it is not ready.
+  for (int i = 0; i < 2000 && !engine->ready(); ++i) clock.sleep_for(std::chrono::milliseconds{5});
+  if (auto ready = engine->ready(); !ready) ADD_FAILURE() << ready.error().text();
 }
 
 RestWorld::~RestWorld() {

@@ -26,6 +26,17 @@ std::string percent(double share) {
   return text.data();
 }
 
+/// "1.5 of 2 busy"; "" if nobody knows.
+std::string busy_of(const Json& memory) {
+  const Json& profile = member(memory, "profile");
+  const double all = number(profile, "host_cpus").value_or(0);
+  if (all <= 0) return "";
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.1f of %.0f busy",
+                number(profile, "busy_cpus").value_or(0), all);
+  return text.data();
+}
+
 /// "2.1 s (1.9 s to 2.4 s)"
 std::string estimate(const Json& of, const char* name, Say say) {
   const Json& found = member(of, name);
@@ -264,7 +275,8 @@ std::string memory_text(const Json& memory, bool colour) {
                       {"ZERO", size("zero_bytes")},
                       {"COMPRESSES TO", share("compressed_fraction")},
                       {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
-                      {"LOG COSTS", share("cost_fraction")}};
+                      {"LOG COSTS", share("cost_fraction")},
+                      {"HOST'S CPUS", busy_of}};
   const Columns curve{
       {"GUEST PROGRESS", [](const Json& o) { return seconds(number(o, "progress_s").value_or(0)); },
        Shown::Always, true},

@@ -78,15 +78,19 @@ def in_network(inodes: Iterable[int]) -> list[Process]:
     return [process for process in found if process is not None]
 
 
+def environment_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
 def marked(state: Path) -> list[Process]:
     """Every process that a lab with this state directory started."""
     needle = f"{MARKER}={state}".encode()
     found = []
     for pid in all_pids():
-        try:
-            if needle not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                continue
-        except OSError:
+        if needle not in environment_of(pid):
             continue
         process = identify(pid)
         if process is not None:
@@ -120,6 +124,9 @@ def start(argv: Sequence[str], log: Path, state: Path,
     process = identify(child.pid)
     if process is None:
         raise LabError(f"{argv[0]} ended at once: see {log}")
+    # Popen returns as soon as exec closes its pipe, a moment before the kernel has set up the new
+    # environment: until then marked() would not find the process.
+    wait_until(lambda: bool(environment_of(child.pid)) or not process.alive(), 5.0, 0.001)
     return process
 
 

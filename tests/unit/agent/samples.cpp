@@ -56,7 +56,8 @@ VmStatistics full_statistics() {
 }
 
 Sending full_sending() {
-  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true};
+  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true,
+          Milliseconds{45}};
 }
 
 MigrationTicket full_ticket() {
@@ -102,6 +103,8 @@ MemoryProfile full_profile() {
   profile.total = Bytes{602};
   profile.zero = Bytes{603};
   profile.compressed_fraction = 0.625;
+  profile.host_cpus = 8;
+  profile.busy_cpus = 2.5;
   for (int i = 1; i <= 2; ++i) {
     DirtyCycle cycle;
     cycle.began = WallTime{1'795'000'000'000'610 + i};
@@ -155,10 +158,11 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
 }
 
 bool same(const Sending& a, const Sending& b) {
-  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy] = a;
-  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy) ==
+  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime] = a;
+  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime) ==
          std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
-                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy);
+                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy,
+                  b.downtime_limit);
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {
@@ -207,13 +211,13 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 }
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
-  const auto& [source, taken, total, zero, compressed, cycles, heat, cost] = a;
+  const auto& [source, taken, total, zero, compressed, cycles, heat, cost, cpus, busy] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
-  return cycles_same && std::tie(source, taken, total, zero, compressed, heat, cost) ==
+  return cycles_same && std::tie(source, taken, total, zero, compressed, heat, cost, cpus, busy) ==
                             std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                                     b.heat, b.cost_fraction);
+                                     b.heat, b.cost_fraction, b.host_cpus, b.busy_cpus);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

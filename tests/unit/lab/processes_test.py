@@ -58,7 +58,8 @@ class Processes(unittest.TestCase):
     def test_what_the_lab_starts_is_found_by_its_mark_and_nothing_else_is(self) -> None:
         self.child("sleep", "60")
         ours = procs.start(["/bin/sleep", "60"], self.directory / "log", self.directory)
-        self.addCleanup(lambda: os.waitpid(ours.pid, 0))
+        self.addCleanup(os.waitpid, ours.pid, 0)
+        self.addCleanup(procs.kill, ours)
         self.assertEqual(procs.marked(self.directory), [ours])
         self.assertEqual(procs.marked(self.directory / "other"), [])
         procs.kill(ours)

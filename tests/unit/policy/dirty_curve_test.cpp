@@ -196,6 +196,18 @@ RC_GTEST_PROP(DirtyCurve, NeverFallsNorLeavesTheMemoryAndBandsAreInOrder, (std::
   }
 }
 
+TEST(DirtyCurve, BurstsThatWereSeenAreInTheRange) {
+  // One cycle in eight began with a burst of 9 MB, the others waited half a second for it.
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 8; ++i) {
+    const double at_once = i == 3 ? 8.9e6 : 0.1e6;
+    cycles.push_back(cycle(1, [at_once](double p) { return p < 0.5 ? at_once : 9e6; }));
+  }
+  const MemoryProfile seen = profile(cycles);
+  EXPECT_NEAR(DirtyCurve::from(seen).bytes(0.2), 0.1e6, 1e4);
+  EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(0.2), 5e6);
+}
+
 std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {
   std::vector<DirtyCycle> out;
   for (int i = 0; i < repeats; ++i) {

@@ -65,6 +65,21 @@ const StrategyForecast& of(const Verdict& verdict, Strategy strategy) {
   return verdict.strategies.front();
 }
 
+TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
+  ForecastInput calm = input(1 * kMega, 4 * kMega);
+  offer_only(calm, {Strategy::PreCopy});
+  const Verdict waits = forecast(calm);
+  EXPECT_EQ(waits.sending.downtime_limit, Milliseconds{30});
+  EXPECT_LT(of(waits, Strategy::PreCopy).downtime_s.value, 0.15);
+  // What it writes while one slice is sent is more than fits into 30 ms.
+  ForecastInput busy = input(9 * kMega, 20 * kMega);
+  offer_only(busy, {Strategy::PreCopy});
+  EXPECT_NE(forecast(busy).sending.downtime_limit, Milliseconds{30});
+  // Never more than the policy allows: 25 ms less device state and switch.
+  calm.policy.downtime_limit = Milliseconds{90};
+  EXPECT_LE(forecast(calm).sending.downtime_limit, Milliseconds{30});
+}
+
 TEST(Forecast, ASmallWriterIsMovedAlive) {
   const Verdict out = forecast(input(1 * kMega, 4 * kMega));
   ASSERT_EQ(out.strategies.size(), static_cast<std::size_t>(kStrategies));
@@ -248,6 +263,24 @@ TEST(Learning, ErrorsShrinkAndIntervalsHold) {
   EXPECT_LT(last.downtime.p95_off, 0.02);
   EXPECT_GE(last.coverage, 0.93);
   EXPECT_NEAR(last.total_time.bias, 0, 0.01);
+}
+
+TEST(Learning, AMoveThatWasUnsureTeachesLittle) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  const Verdict said = forecast(in);
+  PastMove sure;
+  sure.source = in.source;
+  sure.destination = in.destination;
+  sure.program = "hpl";
+  sure.forecast = of(said, Strategy::PreCopy);
+  sure.total_time_s = sure.forecast.total_time_s.model + 10;
+  PastMove unsure = sure;
+  unsure.forecast.total_time_s.low = 5;
+  unsure.forecast.total_time_s.high = 60;
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_GT(learn({sure}, place, Quantity::TotalTime).offset, 5);
+  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).offset, 1);
+  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).relative, 0.05);
 }
 
 TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {

@@ -143,6 +143,25 @@ TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
   EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.13, 0.01);
 }
 
+TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Compressed);
+  in.compressed_fraction = 0.25;
+  in.link_rate = 1000 * kMega;
+  in.sending.channels = 16;
+  HypervisorCosts costs;
+  costs.compress_rate = 100 * kMega;
+  in.host_cpus = 4;
+  in.busy_cpus = 2;  // two are left, as many as it takes
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.13, 0.01);
+  EXPECT_DOUBLE_EQ(replay(in, costs).crowded, 0);
+  in.busy_cpus = 4;  // six want four
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1.5 + 0.13, 0.01);
+  EXPECT_NEAR(replay(in, costs).crowded, 1.0 / 3, 1e-9);
+  in.sending.strategy = Strategy::PreCopy;
+  EXPECT_DOUBLE_EQ(replay(in, costs).crowded, 0);
+}
+
 TEST(Replay, StopAndCopyIsAllDowntime) {
   const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
   ReplayInput in = input(fast, Strategy::StopAndCopy);

@@ -1,0 +1,37 @@
+"""What a move cost its job, by the ends of its iterations. Pure: values in, values out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+#: After a move TCP still waits for its timers: what they cost is the move's, too.
+SETTLE_S = 2.0
+#: Iterations in a quiet stretch: with fewer there is no usual length.
+FEWEST = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """All in seconds."""
+
+    added: float
+    #: How far `added` may be wrong, since the job was not equally quick before and after.
+    noise: float
+    usual: float  # of an iteration
+
+
+def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float) -> Cost | None:
+    """What the job did not do from its last iteration before the move to one well after it, at its usual pace.
+
+    Both times are ends of iterations, so no part of one is counted wrong. The usual pace is that of the quiet
+    stretches of `quiet_s` before and after. None: too few iterations there.
+    """
+    before = [end for end in ends if begun - quiet_s <= end <= begun]
+    after = [end for end in ends if ended + SETTLE_S <= end <= ended + SETTLE_S + quiet_s]
+    if len(before) <= FEWEST or len(after) <= FEWEST:
+        return None
+    first, last = before[-1], after[0]
+    iterations = sum(1 for end in ends if first < end <= last)
+    paces = [(part[-1] - part[0]) / (len(part) - 1) for part in (before, after)]
+    usual = (before[-1] - before[0] + after[-1] - after[0]) / (len(before) + len(after) - 2)
+    return Cost(last - first - iterations * usual, iterations * abs(paces[0] - paces[1]) / 2, usual)

@@ -1,0 +1,140 @@
+"""What benches measured, as Markdown: made from their JSON objects alone, so that no figure is written by hand. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable
+
+from regressions import FITTED, PAPER, formula
+
+Json = Any
+BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
+ORDER = ("soak", "forecast", "move", "migtest")
+NOTHING = "-"
+#: Of a value of the set-up that a line of text takes; the rest is in the JSON.
+LONGEST = 40
+
+
+def number(value: float | None, form: str = "") -> str:
+    if value is None:
+        return NOTHING
+    return format(value, form or (".0f" if abs(value) >= 1e4 else ".4g"))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *(list(row) for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def spread(one: Json, factor: float = 1, form: str = ".2f") -> str:
+    """Median, and the edges of the repeats."""
+    if not one:
+        return NOTHING
+    low, middle, high = (one[name] * factor for name in ("min", "median", "max"))
+    return f"{middle:{form}} ({low:{form}} to {high:{form}})"
+
+
+def where(report: Json) -> str:
+    machine = report["machine"]
+    words = [f"commit `{report['commit'][:12]}`" if report["commit"] else "no commit", f"{machine['cores']} cores",
+             machine.get("accelerator"), *machine.get("hypervisor", []), f"kernel {machine['kernel']}",
+             f"load {machine['load_before']} before, {machine['load_after']} after"]
+    return ", ".join(word for word in words if word) + "."
+
+
+def setup(report: Json) -> str:
+    """Its single values, and the cap of guests."""
+    known = {key: value for key, value in report["setup"].items() if isinstance(value, (int, float, str)) and len(str(value)) <= LONGEST}
+    if caps := report["setup"].get("caps"):
+        known["vCPU share of a core"] = caps["vcpu_share_of_a_core"] or f"not capped ({caps['why_not']})"
+    return "Set-up: " + ", ".join(f"{key.replace('_', ' ')} {number(value) if isinstance(value, float) else value}"
+                                  for key, value in known.items()) + "."
+
+
+def bars(report: Json) -> str:
+    if not report["bars"]:
+        return ""
+    return table(("bar", "measured", "wanted", "unit", "holds"), (
+        (f"`{name}`", number(one["value"]), number(one["bar"]), one["unit"], "yes" if one["holds"] else "**no**")
+        for name, one in report["bars"].items()))
+
+
+def soak(report: Json) -> list[str]:
+    results = report["results"]
+    names = [("downtime, by the hypervisor, ms", results["downtime_ms"]["hypervisor"]),
+             ("lost by the guest's clock, ms", results["downtime_ms"]["guest"]),
+             ("without an answer to its peers, ms", results["downtime_ms"]["peers"]),
+             ("total time, ms", results["total_time_ms"]), ("sent, MiB", results["transferred_mib"]),
+             ("the first ARP after the VM ran, ms", results["announce_delay_ms"]), ("an iteration of the job, ms", results["iteration_ms"])]
+    wire = report["limits"]["total_time_ms"]
+    return [table(("", "count", "median", "p95", "max"), (
+        (name, number(one.get("count")), *(number(one.get(key)) for key in ("median", "p95", "max"))) for name, one in names)),
+        f"The wire alone: {number(wire['value'])} ms ({wire['arithmetic']})."]
+
+
+def forecast(report: Json) -> list[str]:
+    results, baselines = report["results"], report["baselines"]
+
+    def line(name: str, one: Json, percent: bool) -> tuple[str, ...]:
+        words = [number(one.get(key) * (100 if percent else 1) if one.get(key) is not None else None) for key in ("median", "p95", "max")]
+        return (name, number(one.get("count")), *words, "%" if percent else "s")
+
+    errors = [line("total time", results["errors"]["time"], True), line("bytes", results["errors"]["bytes"], True),
+              line("downtime", results["errors"]["downtime_s"], False),
+              line("added job time", results["errors"]["added_job_time_s"], False)]
+    others = [line("Liu's form", baselines["liu_time_error"], True),
+              line("Neves' form, fitted to half of them", baselines["neves_refitted_time_error"], True),
+              line("ours", baselines["ours_on_the_same"], True)]
+    head = ("median", "p95", "max", "unit")
+    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['ended']} judged; "
+            f"{number(100 * results['coverage'], '.1f')}% of the outcomes were inside of their intervals.",
+            table(("error of the forecast", "count", *head), errors),
+            table(("total time of plain pre-copy, by", "count", *head), others)]
+
+
+def move(report: Json) -> list[str]:
+    return [table(("link", "program", "Maré, s", "best by hand, s", "median by hand, s", "over best", "over median"), (
+        (one["rate"], one["case"], *(number(one[key], ".2f") for key in ("ours_s", "best_s", "median_s", "over_best", "over_median")))
+        for one in report["results"]["compared"]))]
+
+
+def migtest(report: Json) -> list[str]:
+    results = report["results"]
+    fits = []
+    for method, quantities in results["fits"].items():
+        names = FITTED[method][0]
+        for quantity, known in quantities.items():
+            what = f"{method}: {quantity.removesuffix('_s').replace('_', ' ')}"
+            fits.append((what, formula(names, known["coefficients"]), number(known["r2"], ".4f"), number(known["residual_sd"], ".2f"),
+                         number(known["samples"])) if known else (what, "too few rows", NOTHING, NOTHING, NOTHING))
+            if paper := PAPER.get(method, {}).get(quantity):
+                fits.append((f"- the paper, Eq. {paper['equation']}", formula(names, paper["coefficients"]), number(paper["r2"], ".4f"),
+                             NOTHING, NOTHING))
+    cells = ((one["cell"], one["method"], ", ".join(one["strategies"]), number(one["count"]), spread(one["added_job_time_s"]),
+              spread(one["total_time_s"]), spread(one["downtime_s"]), spread(one["sent_bytes"], 1e-6, ".0f"))
+             for one in results["cells"])
+    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['not_done']} not done.",
+            table(("s, from bytes", "fit", "R2", "residual sd, s", "moves"), fits),
+            table(("cell", "method", "strategy", "moves", "added job time, s", "total time, s", "downtime, s", "sent, MB"), cells)]
+
+
+BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest}
+
+
+def section(report: Json, plots: Iterable[str] = ()) -> str:
+    """`plots` are addresses of its drawings."""
+    body = BODIES.get(report["bench"])
+    parts = [f"### {report['bench']}", where(report), setup(report), bars(report), *(body(report) if body else []),
+             *(f"![{report['bench']}: {address.rsplit('/', 1)[-1].removesuffix('.svg')}]({address})" for address in plots)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def in_order(reports: Iterable[Json]) -> list[Json]:
+    return sorted(reports, key=lambda one: (ORDER.index(one["bench"]) if one["bench"] in ORDER else len(ORDER), one["bench"]))
+
+
+def placed(text: str, measured: str) -> str | None:
+    """`text` with what is between its two marks replaced; None: it lacks them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{measured}\n\n{END}{after}" if begin and end else None

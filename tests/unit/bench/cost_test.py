@@ -1,0 +1,74 @@
+"""What a move cost, on jobs whose loss is known by construction."""
+
+from __future__ import annotations
+
+import unittest
+
+import paths  # noqa: F401
+from cost import SETTLE_S, added_job_time
+
+QUIET_S = 10.0
+
+
+def ends_of(period: float, until: float, stalls: dict[int, float] | None = None) -> list[float]:
+    """Iterations of `period` from 0 on; some take so much longer."""
+    ends: list[float] = []
+    now = 0.0
+    while now < until:
+        now += period + (stalls or {}).get(len(ends), 0.0)
+        ends.append(now)
+    return ends
+
+
+class Added(unittest.TestCase):
+    def test_a_stall_is_found_whatever_an_iteration_takes(self) -> None:
+        for period in (0.1, 0.7, 1.3):
+            with self.subTest(period=period):
+                hit = int(20 / period)
+                cost = added_job_time(ends_of(period, 60, {hit: 4.2}), hit * period + 0.4 * period, hit * period + 4.0, QUIET_S)
+                assert cost is not None
+                self.assertAlmostEqual(cost.added, 4.2, 6)
+                self.assertAlmostEqual(cost.usual, period, 6)
+                self.assertAlmostEqual(cost.noise, 0, 6)
+
+    def test_slow_iterations_all_along_a_move_add_up(self) -> None:
+        slow = {index: 0.1 for index in range(50, 90)}  # of 0.5 s: from 25 s on, 24 s long
+        cost = added_job_time(ends_of(0.5, 80, slow), 25.0, 49.0, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 4.0, 6)
+
+    def test_no_move_costs_nothing(self) -> None:
+        cost = added_job_time(ends_of(0.3, 60), 20, 30, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 0, 6)
+
+    def test_what_follows_at_once_counts(self) -> None:
+        """A connection that waits for its timer after the VM is back."""
+        cost = added_job_time(ends_of(0.5, 60, {40: 1.0, 43: 0.8}), 20.1, 21.2, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 1.8, 6)
+
+    def test_a_pace_that_changed_is_told_as_noise(self) -> None:
+        ends = ends_of(1.0, 20)
+        ends += [20 + 1.1 * i for i in range(1, 40)]
+        cost = added_job_time(ends, 19.5, 25.0, QUIET_S)
+        assert cost is not None
+        first, last = 19.0, next(end for end in ends if end >= 25.0 + SETTLE_S)
+        within = sum(1 for end in ends if first < end <= last)
+        self.assertAlmostEqual(cost.noise, within * 0.05, 6)
+
+    def test_what_lies_further_away_does_not_count(self) -> None:
+        ends = ends_of(0.5, 100, {10: 3.0, 130: 5.0})
+        cost = added_job_time(ends, 40.1, 45.0, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 0, 6)
+
+    def test_too_few_iterations_before_or_after(self) -> None:
+        ends = ends_of(1.0, 30)
+        self.assertIsNone(added_job_time(ends, 2.5, 10, QUIET_S))
+        self.assertIsNone(added_job_time(ends, 20, 27, QUIET_S))
+        self.assertIsNone(added_job_time([], 2, 3, QUIET_S))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+"""Markdown from results, as the benches' own code makes them from made rows."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import paths  # first: it puts the others on the path
+
+import forecast
+import made
+import move
+import tables
+from caps import Caps
+
+SOAK = json.loads((paths.ROOT / "docs" / "results" / "soak.json").read_text(encoding="utf-8"))
+
+
+def rows_under(text: str, head: str) -> list[list[str]]:
+    """Cells of the table whose first cell of the head is that."""
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"| {head} |"))
+    found = []
+    for line in lines[at + 2:]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return found
+
+
+def forecast_report() -> dict[str, Any]:
+    rows = []
+    for i, row in enumerate(made.forecast_rows()):
+        true = row["measured"]["total_time_s"]
+        measured = {"total_time_s": true, "sent_bytes": 1e6 * true, "downtime_s": 0.2, "added_job_time_s": 0.5}
+        said = {name: made.estimate(value * 1.02) for name, value in measured.items()}
+        rows.append(row | {"operation": f"op-{i}", "ended": "succeeded", "converges": True, "forecast": said, "measured": measured,
+                           "job_s": 100.0, "inputs": {"memory": 2e8 + 1e6 * i, "link": 1e7, "wws": 1e6 * (i * i % 7 + 1),
+                                                      "dirty_rate": 1e6}})
+    return {"bench": "forecast", "commit": None, "machine": made.MACHINE,
+            **forecast.results_of(rows, argparse.Namespace(seed=1))}
+
+
+def move_report() -> dict[str, Any]:
+    rows = [{"rate": rate, "case": case, "method": method, "done": True, "load": 1.0, "added_job_time_s": added, "downtime_s": 0.1,
+             "total_time_s": 10.0, "bytes": 1e8}
+            for rate in ("100mbit", "1gbit") for case in ("idle", "saturated")
+            for method, added in (("mare", 1.0), ("virsh", 4.0), ("virsh --postcopy", 2.0), ("virsh, paused", 8.0))]
+    return {"bench": "move", "commit": None, "machine": made.MACHINE,
+            **move.results_of(rows, argparse.Namespace(seed=1), Caps(0.5))}
+
+
+class Sections(unittest.TestCase):
+    def test_soak(self) -> None:
+        text = tables.section(SOAK)
+        self.assertTrue(text.startswith("### soak\n"))
+        cells = rows_under(text, "")
+        self.assertEqual(cells[0], ["downtime, by the hypervisor, ms", "50", "215.5", "394", "551"])
+        self.assertEqual(len(cells), 7)
+        self.assertEqual(rows_under(text, "bar")[0], ["`migrations`", "50", "50", "count", "yes"])
+        self.assertIn("memory mib 192", text)
+
+    def test_forecast(self) -> None:
+        text = tables.section(forecast_report())
+        errors = rows_under(text, "error of the forecast")
+        self.assertEqual(errors[0], ["total time", "12", "2", "2", "2", "%"])
+        self.assertEqual(errors[2], ["downtime", "12", "0.004", "0.004", "0.004", "s"])
+        self.assertEqual([row[0] for row in rows_under(text, "total time of plain pre-copy, by")],
+                         ["Liu's form", "Neves' form, fitted to half of them", "ours"])
+        self.assertIn("100.0% of the outcomes", text)
+
+    def test_move(self) -> None:
+        rows = rows_under(tables.section(move_report()), "link")
+        self.assertEqual(len(rows), 4)
+        self.assertEqual(rows[0], ["100mbit", "idle", "1.00", "2.00", "4.00", "0.50", "0.25"])
+
+    def test_migtest(self) -> None:
+        text = tables.section(made.migtest_report())
+        fits = rows_under(text, "s, from bytes")
+        self.assertEqual(fits[0][:2], ["checkpoint/restart: added job time", "6.000 + 1.100e-07 S"])
+        self.assertEqual(fits[1], ["- the paper, Eq. 7.4", "4.785 + 1.185e-07 S", "0.9989", "-", "-"])
+        cells = rows_under(text, "cell")
+        self.assertEqual(len(cells), 3 * len(made.CELLS))
+        self.assertEqual(cells[1][:5], ["M192 S16 W2", "checkpoint/restart", "made", "2", "7.85 (7.80 to 7.90)"])
+
+    def test_migtest_without_enough_rows(self) -> None:
+        text = tables.section(made.migtest_report([made.row_of((192, 16, 2), "pre-copy", 0)]))
+        self.assertIn("too few rows", text)
+        self.assertEqual(rows_under(text, "bar")[0], ["`vm_vs_checkpoint`", "-", "1", "ratio", "**no**"])
+
+    def test_a_bench_without_a_table_of_its_own_has_its_bars(self) -> None:
+        text = tables.section(SOAK | {"bench": "newer", "results": [1, 2]})
+        self.assertEqual(len(rows_under(text, "bar")), 3)
+
+    def test_no_figure_but_those_of_the_file(self) -> None:
+        changed = copy.deepcopy(SOAK)
+        changed["results"]["downtime_ms"]["peers"]["median"] = 123.25
+        before, after = tables.section(SOAK).splitlines(), tables.section(changed).splitlines()
+        differing = [line for line, old in zip(after, before) if line != old]
+        self.assertEqual(differing, ["| without an answer to its peers, ms | 50 | 123.2 | 498.5 | 708.9 |"])
+
+    def test_order(self) -> None:
+        benches = ["zebra", "migtest", "soak", "apple", "forecast"]
+        self.assertEqual([one["bench"] for one in tables.in_order({"bench": name} for name in benches)],
+                         ["soak", "forecast", "migtest", "apple", "zebra"])
+
+
+class Program(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        (self.folder / "results").mkdir()
+        self.result = self.folder / "results" / "migtest.json"
+        self.result.write_text(json.dumps(made.migtest_report()))
+
+    def run_table(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, str(paths.BENCH / "table"), *words], capture_output=True, text=True, check=False)
+
+    def test_prints(self) -> None:
+        done = self.run_table(str(self.result))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, tables.section(made.migtest_report()) + "\n")
+
+    def test_writes_between_the_marks_again_and_again_and_shows_plots(self) -> None:
+        (self.folder / "results" / "migtest-vm.svg").write_text("<svg/>")
+        page = self.folder / "page.md"
+        page.write_text(f"before\n{tables.BEGIN}\nof yesterday\n{tables.END}\nafter\n")
+        for _ in range(2):
+            done = self.run_table("--into", str(page), str(self.result))
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        text = page.read_text()
+        self.assertTrue(text.startswith(f"before\n{tables.BEGIN}\n\n### migtest\n"))
+        self.assertTrue(text.endswith(f"\n\n{tables.END}\nafter\n"))
+        self.assertNotIn("of yesterday", text)
+        self.assertEqual(text.count("(results/migtest-vm.svg)"), 1)
+
+    def test_says_what_it_cannot_do(self) -> None:
+        page = self.folder / "page.md"
+        page.write_text("no marks")
+        lacking = self.folder / "lacking.json"
+        lacking.write_text(json.dumps({"bench": "migtest", "machine": made.MACHINE, "bars": {}}))
+        for words, wanted in ((("--into", str(page), str(self.result)), "lacks the lines"),
+                              ((str(self.folder / "absent.json"),), "absent.json"), ((str(lacking),), "measure it anew")):
+            done = self.run_table(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(wanted, done.stderr)
+        self.assertEqual(page.read_text(), "no marks")
+
+    def test_the_page_of_the_docs_has_the_place(self) -> None:
+        text = (paths.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+        self.assertIsNotNone(tables.placed(text, ""))
+        self.assertEqual(self.run_table().returncode, 0, "all results that are kept can be told")
+
+
+if __name__ == "__main__":
+    unittest.main()
