@@ -180,7 +180,7 @@ void add_autoscale_commands(CLI::App& pool, Action& action) {
       "  mare pool autoscale demo --source queue --target 1 --max 16\n"
       "  mare pool autoscale demo              # the rule, and what it says now\n"
       "  mare pool autoscale demo --off\n"
-      "desired = ceil(VMs * figure / target). docs/pools.md tells more.");
+      "desired = ceil(VMs * figure / target). docs/elastic-pools.md tells more.");
   command->callback([&action, options] {
     action = [options](Session& session) { return autoscale(session, *options); };
   });
