@@ -129,6 +129,12 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Problem", "code", Code::Internal);
 }
 
+TEST_F(Description, NoMemberIsThereTwice) {
+  wire::Faults faults;
+  EXPECT_TRUE(wire::parse_json(world.get("/api/v1/openapi.json").body, faults));
+  for (const auto& fault : faults) ADD_FAILURE() << fault.detail;
+}
+
 TEST_F(Description, VersionIsFilledIn) {
   EXPECT_THAT(schemas.description()["info"]["version"].get<std::string>(),
               testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
