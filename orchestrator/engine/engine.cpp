@@ -12,6 +12,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/migration_state.h"
 
@@ -352,6 +353,12 @@ Status Engine::clear_autoscale(const PoolId& id) {
 }
 Result<Autoscaler> Engine::post_metric(const PoolId& id, double value) {
   return impl_->post_metric(id, value);
+}
+Result<Quota> Engine::set_quota(const Quota& quota) {
+  return keep_quota(impl_->context_.ports.store, quota);
+}
+Status Engine::clear_quota(const ProjectId& project) {
+  return erase_quota(impl_->context_.ports.store, project);
 }
 Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
   auto kept = keep_report(impl_->context_, migration, report);

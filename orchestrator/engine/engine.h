@@ -140,6 +140,11 @@ class Engine {
   /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
   Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 
+  /// What the pools of a project may have together, from now on; what there is stays. At once.
+  Result<Quota> set_quota(const Quota& quota);
+  /// NotFound if it has none.
+  Status clear_quota(const ProjectId& project);
+
   /// Keeps what a client measured of a migration that has ended, for the forecasts to come.
   Result<Forecast> report(const OperationId& migration, const MigrationReport& report);
   /// How a running VM writes its memory, asked of its host now. `then` is called on any thread.

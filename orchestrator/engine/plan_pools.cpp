@@ -3,6 +3,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/pool_vms.h"
+#include "orchestrator/engine/quotas.h"
 
 namespace mare::engine {
 namespace {
@@ -36,6 +37,7 @@ Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
 
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request) {
   if (auto named = check_name("id", request.id.value); !named) return named.error();
+  if (auto named = check_name("project", request.project.value); !named) return named.error();
   auto there = tx.pool(request.id);
   if (there) {
     return make_error(Code::AlreadyExists, "there is a pool '" + request.id.value + "'",
@@ -60,13 +62,18 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   }
   auto rooms = rooms_now(tx, request.hosts, {});
   if (!rooms) return rooms.error();
-  const std::vector<Bytes> sizes(static_cast<std::size_t>(request.size), request.memory);
-  if (auto places = policy::place_all(*rooms, sizes); !places) {
-    return places.error().during("pool '" + request.id.value + "' can't be made");
+  auto grant = grant_of(tx, request.project);
+  if (!grant) return grant.error();
+  const auto places = place_granted(*grant, *rooms, request.memory, request.size);
+  if (places.refusal) {
+    return places.refusal
+        ->during(std::to_string(places.hosts.size()) + " of " + std::to_string(request.size) +
+                 " VMs fit")
+        .during("pool '" + request.id.value + "' can't be made");
   }
   auto addresses = free_addresses(tx, context.settings, request.size);
   if (!addresses) return addresses.error();
-  if (addresses->size() < sizes.size()) {
+  if (addresses->size() < places.hosts.size()) {
     return too_few_addresses(context.settings, addresses->size(), request.size);
   }
 
@@ -80,10 +87,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   pool.token = make_hex(context.ports.rng, 16);
   pool.hosts = request.hosts;
   pool.move_policy = move_policy;
+  pool.project = request.project;
   pool.created = context.ports.clock.wall_now();
   auto kept = put_pool(tx, context.ports.clock, pool, "pool.created");
   if (!kept) return kept.error();
-  std::vector<int> indices(sizes.size());
+  std::vector<int> indices(places.hosts.size());
   std::iota(indices.begin(), indices.end(), 0);
   if (auto done = add_vms(tx, context.ports.clock, pool, indices, *addresses); !done) {
     return done.error();

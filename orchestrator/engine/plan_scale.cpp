@@ -5,6 +5,7 @@
 
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/pool_vms.h"
+#include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/scale_plan.h"
 
 namespace mare::engine {
@@ -37,7 +38,9 @@ Status grow(store::Transaction& tx, Context& context, const Pool& pool, const st
   const int more = plan.size - plan.before;
   auto rooms = rooms_now(tx, pool.hosts, {});
   if (!rooms) return rooms.error();
-  const auto places = policy::place_most(*rooms, pool.memory, more);
+  auto grant = grant_of(tx, pool.project);
+  if (!grant) return grant.error();
+  const auto places = place_granted(*grant, *rooms, pool.memory, more);
   auto addresses = free_addresses(tx, context.settings, more);
   if (!addresses) return addresses.error();
   std::optional<Error> limit = places.refusal;

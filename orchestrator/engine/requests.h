@@ -8,6 +8,7 @@
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/model/quota.h"
 
 namespace mare::engine {
 
@@ -30,6 +31,7 @@ struct PoolCreateRequest {
   int vcpus = 1;
   std::vector<HostId> hosts;      // placement limited to these; empty: all
   PolicyChange move_policy = {};  // against the default
+  ProjectId project{kDefaultProject};
 };
 /// Makes it larger or smaller. VMs that run ranks are never taken.
 struct PoolScaleRequest {

@@ -77,15 +77,23 @@ Result<HostId> place(const std::vector<Room>& rooms, Bytes memory) {
   return room->host;
 }
 
-Placing place_most(std::vector<Room> rooms, Bytes memory, int count) {
+std::vector<Room> within(std::vector<Room> rooms, const HostCap& cap) {
+  if (cap.used.size() >= cap.most) {
+    std::erase_if(rooms, [&](const Room& room) { return !cap.used.contains(room.host); });
+  }
+  return rooms;
+}
+
+Placing place_most(std::vector<Room> rooms, Bytes memory, int count, std::optional<HostCap> cap) {
   Placing out;
   for (int i = 0; i < count; ++i) {
-    auto host = place(rooms, memory);
+    auto host = place(cap ? within(rooms, *cap) : rooms, memory);
     if (!host) {
       out.refusal = host.error();
       return out;
     }
     take(rooms, *host, memory);
+    if (cap) cap->used.insert(*host);
     out.hosts.push_back(*host);
   }
   return out;

@@ -110,6 +110,9 @@ CREATE TABLE autoscaler (
   looked_us INTEGER NOT NULL, metric TEXT NOT NULL, desired INTEGER NOT NULL,
   reason TEXT NOT NULL, operation TEXT NOT NULL
 ) STRICT;
+ALTER TABLE pool ADD COLUMN project TEXT NOT NULL DEFAULT 'default';
+-- What the pools of a project may have together; its id is the project's name. NULL: no limit.
+CREATE TABLE quota (id TEXT PRIMARY KEY, vms INTEGER, memory_bytes INTEGER, hosts INTEGER) STRICT;
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3};

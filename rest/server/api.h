@@ -16,6 +16,7 @@
 #include "rest/wire/entities.h"
 #include "rest/wire/forecasts.h"
 #include "rest/wire/problem.h"
+#include "rest/wire/projects.h"
 #include "rest/wire/reader.h"
 
 namespace mare::rest {
@@ -31,6 +32,7 @@ struct Api {
 // One file each. `api` outlives the router.
 void add_host_routes(Router& router, Api& api);
 void add_pool_routes(Router& router, Api& api);
+void add_project_routes(Router& router, Api& api);
 void add_vm_routes(Router& router, Api& api);
 void add_migration_routes(Router& router, Api& api);
 void add_forecast_routes(Router& router, Api& api);

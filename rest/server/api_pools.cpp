@@ -26,9 +26,9 @@ Response list_pools(const Api& api, const Call& call) {
 Response create_pool(Api& api, const Call& call) {
   wire::PoolBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(
-      call, api.engine.submit(engine::PoolCreateRequest{body.id, body.image, body.size, body.memory,
-                                                        body.vcpus, body.hosts, body.move_policy}));
+  return accepted(call, api.engine.submit(engine::PoolCreateRequest{
+                            body.id, body.image, body.size, body.memory, body.vcpus, body.hosts,
+                            body.move_policy, body.project}));
 }
 
 Response patch_pool(Api& api, const Call& call) {

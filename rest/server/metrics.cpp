@@ -14,6 +14,7 @@ struct Snapshot {
   std::vector<Host> hosts;
   std::vector<Pool> pools;
   std::vector<Autoscaler> autoscalers;
+  std::vector<Quota> quotas;
   std::vector<Vm> vms;
   std::vector<Job> jobs;
   std::vector<Operation> operations;
@@ -35,6 +36,7 @@ Result<Snapshot> snapshot(const store::Store& store) {
     if (auto kept = keep(out.hosts, reader.hosts()); !kept) return kept;
     if (auto kept = keep(out.pools, reader.pools()); !kept) return kept;
     if (auto kept = keep(out.autoscalers, reader.autoscalers()); !kept) return kept;
+    if (auto kept = keep(out.quotas, reader.quotas()); !kept) return kept;
     if (auto kept = keep(out.vms, reader.vms()); !kept) return kept;
     if (auto kept = keep(out.jobs, reader.jobs(kAll)); !kept) return kept;
     store::OperationFilter filter;
@@ -146,6 +148,25 @@ void pools(std::string& out, const Snapshot& from) {
   }
 }
 
+void projects(std::string& out, const Snapshot& from) {
+  std::map<ProjectId, int> vms;
+  std::map<PoolId, ProjectId> owners;
+  for (const auto& pool : from.pools) {
+    owners[pool.id] = pool.project;
+    vms[pool.project] += 0;
+  }
+  for (const auto& vm : from.vms) ++vms[owners[vm.pool]];
+  head(out, "mare_project_vms", "gauge", "VMs of a project's pools, whether they run or not.");
+  for (const auto& [project, count] : vms) {
+    sample(out, "mare_project_vms", "project=\"" + project.value + "\"", count);
+  }
+  head(out, "mare_project_vms_quota", "gauge", "How many these may be.");
+  for (const auto& quota : from.quotas) {
+    if (!quota.vms) continue;
+    sample(out, "mare_project_vms_quota", "project=\"" + quota.project.value + "\"", *quota.vms);
+  }
+}
+
 void memory(std::string& out, const Snapshot& from) {
   double all = 0;
   double taken = 0;
@@ -239,6 +260,7 @@ Result<std::string> store_metrics(const store::Store& store) {
            HostAdmin::Drained, found->hosts, [](const Host& host) { return host.admin; });
   memory(out, *found);
   pools(out, *found);
+  projects(out, *found);
   by_state(out, "mare_vms", "VMs by state.", "state", VmState::Lost, found->vms,
            [](const Vm& vm) { return vm.state; });
   by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,

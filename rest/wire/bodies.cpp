@@ -20,13 +20,14 @@ bool is_name(const std::string& text) {
          text.back() != '-' && std::all_of(text.begin(), text.end(), allowed);
 }
 
+std::string bad_name(const std::string& text) {
+  return "'" + text + "' can't be a name; use 1 to 32 of a-z, 0-9 and '-', beginning with a letter";
+}
+
 /// A name becomes a host name, a file name and a part of URLs.
 std::string new_name(ObjectReader& from, const std::string& name) {
   auto found = from.text(name, true, {0, 4096});
-  if (found && !is_name(*found)) {
-    from.fault(name, "'" + *found + "' can't be a name; use 1 to 32 of a-z, 0-9 and '-', " +
-                         "beginning with a letter");
-  }
+  if (found && !is_name(*found)) from.fault(name, bad_name(*found));
   return found.value_or("");
 }
 
@@ -90,7 +91,8 @@ Json to_json(const PoolBody& body) {
               {"memory_mib", mib_json(body.memory)},
               {"vcpus", body.vcpus},
               {"hosts", hosts},
-              {"move_policy", to_json(body.move_policy)}};
+              {"move_policy", to_json(body.move_policy)},
+              {"project", body.project.value}};
 }
 
 void read(const Json& json, PoolBody& body, Faults& faults) {
@@ -105,6 +107,10 @@ void read(const Json& json, PoolBody& body, Faults& faults) {
   read_hosts(from, body.hosts);
   if (const Json* policy = from.object("move_policy", false)) {
     read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
+  }
+  if (auto project = from.text("project", false, {1, 64})) {
+    if (!is_name(*project)) from.fault("project", bad_name(*project));
+    body.project = ProjectId{*project};
   }
   from.finish();
 }

@@ -10,6 +10,7 @@
 #include "orchestrator/core/ids.h"
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/model/quota.h"
 #include "rest/wire/reader.h"
 
 namespace mare::wire {
@@ -26,6 +27,7 @@ struct PoolBody {
   int vcpus = 1;
   std::vector<HostId> hosts;
   PolicyChange move_policy = {};
+  ProjectId project{kDefaultProject};
 };
 /// RFC 7396: what is absent stays, a null in the policy is the default. One of size and
 /// move_policy: a policy is changed at once, a size by an operation.

@@ -103,6 +103,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::PoolBody>(schemas, "PoolCreate");
   takes<wire::AutoscaleBody>(schemas, "Autoscale");
   takes<wire::MetricBody>(schemas, "PoolMetric");
+  takes<wire::QuotaBody>(schemas, "Quota");
   takes<wire::VmStartBody>(schemas, "VmStart");
   takes<wire::VmStopBody>(schemas, "VmStop");
   takes<wire::MigrationBody>(schemas, "MigrationCreate");

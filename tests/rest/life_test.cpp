@@ -169,6 +169,44 @@ TEST_F(Life, APoolGrowsAndShrinks) {
   world.finish(job, "cancelled");
 }
 
+TEST_F(Life, AProjectHasNoMoreThanItsQuota) {
+  world.add_hosts(2);
+  const std::string quota = "/api/v1/projects/physics/quota";
+  const auto put = [&](const std::string& body) {
+    return described("putQuota", world.put(quota, body));
+  };
+  EXPECT_EQ(described("getProject", world.get("/api/v1/projects/physics")).status, 404);
+  EXPECT_EQ(get("listProjects", "/api/v1/projects")["items"].size(), 1U) << "default";
+  const Got set = put(R"({"vms":3,"memory_mib":600})");
+  ASSERT_EQ(set.status, 200) << set.body;
+  EXPECT_EQ(set.json()["vms"], 0);
+  EXPECT_EQ(set.json()["quota"]["vms"], 3);
+  EXPECT_TRUE(set.json()["quota"]["hosts"].is_null());
+  const auto create = [&](const std::string& body) {
+    return described("createPool", world.post("/api/v1/pools", body));
+  };
+  const Got refused = create(R"({"id":"p","size":4,"project":"physics"})");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.json()["code"], "resource_exhausted");
+  EXPECT_THAT(refused.body, HasSubstr("project 'physics' has 0 of the 3 VMs it may have"));
+  run("createPool", create(R"({"id":"p","size":2,"project":"physics"})"));
+  const Json some = run(
+      "patchPool",
+      described("patchPool", world.patch("/api/v1/pools/p", R"({"size":9,"best_effort":true})")),
+      "failed");
+  EXPECT_THAT(some["reason"].get<std::string>(), HasSubstr("the pool has 3 VMs, 9 were asked for"));
+  const Json now = get("getProject", "/api/v1/projects/physics");
+  EXPECT_EQ(now["vms"], 3);
+  EXPECT_EQ(now["memory_mib"], 576);
+  EXPECT_EQ(now["pools"], Json::array({"p"}));
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_project_vms{project=\"physics\"} 3\n"));
+  EXPECT_EQ(put(R"({"vms":-1})").status, 400);
+  EXPECT_EQ(put(R"({"cpus":1})").status, 400);
+  EXPECT_EQ(create(R"({"id":"q","project":"No Name"})").status, 400);
+  EXPECT_EQ(described("deleteQuota", world.call("DELETE", quota)).status, 200);
+  EXPECT_EQ(described("deleteQuota", world.call("DELETE", quota)).status, 404);
+}
+
 TEST_F(Life, APoolFollowsAFigure) {
   world.add_hosts(2);
   world.add_pool("p", 1);

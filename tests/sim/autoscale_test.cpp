@@ -188,6 +188,37 @@ TEST_F(Follows, WhatIsRefusedIsSaidAndBeginsNoCooldown) {
   EXPECT_EQ(scales(), 1U) << "what is refused is no operation";
 }
 
+TEST_F(Follows, TheQuotaOfItsProjectBindsARuleAndAUserAlike) {
+  Quota quota{ProjectId{kDefaultProject}};
+  quota.vms = 4;
+  ASSERT_TRUE(world.engine().set_quota(quota));
+  set(rule(10, 1, 8));
+  go_on(30, 20s);
+  EXPECT_EQ(size(), 4) << row().reason;
+  go_on(30, 60s);
+  EXPECT_THAT(row().reason, HasSubstr("has 4 of the 4 VMs it may have"));
+  EXPECT_EQ(scales(), 1U);
+  ASSERT_TRUE(world.engine().clear_autoscale(kPool));
+  const auto ask = [&](int wanted) {
+    return world.engine().submit(engine::PoolScaleRequest{kPool, wanted, false});
+  };
+  EXPECT_EQ(ask(5).error().code, Code::ResourceExhausted);
+  quota.vms = 1;  // what there is stays
+  ASSERT_TRUE(world.engine().set_quota(quota));
+  world.play(10s);
+  EXPECT_EQ(size(), 4);
+  const auto smaller = ask(3);
+  ASSERT_TRUE(smaller) << "it may always shrink";
+  EXPECT_EQ(world.wait(smaller->id).outcome, Outcome::Succeeded);
+  ASSERT_TRUE(world.engine().clear_quota(quota.project));
+  EXPECT_EQ(world.engine().clear_quota(quota.project).error().code, Code::NotFound);
+  const auto larger = ask(5);
+  ASSERT_TRUE(larger);
+  EXPECT_EQ(world.wait(larger->id).outcome, Outcome::Succeeded);
+  quota.vms = -1;
+  EXPECT_EQ(world.engine().set_quota(quota).error().field, "vms");
+}
+
 TEST_F(Follows, AVmThatDoesNotComeUpIsNotTriedWithoutAPause) {
   sim::FaultModel faults;
   faults.start_fails = 1;

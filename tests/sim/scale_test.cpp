@@ -356,6 +356,20 @@ TEST_F(Scale, ADrainGoesOnWithoutTheVmsThatWent) {
   expect_size(1);
 }
 
+TEST_F(Scale, AQuotaOfHostsIsKept) {
+  Quota quota{ProjectId{kDefaultProject}};
+  quota.hosts = 2;
+  ASSERT_TRUE(world.engine().set_quota(quota));
+  make_pool(4);
+  const auto some = scale(9, true);
+  EXPECT_EQ(some.state, "Partial") << "three VMs have a place on each of two hosts";
+  EXPECT_THAT(some.reason, HasSubstr("may use 2 hosts"));
+  expect_size(6);
+  std::set<std::string> hosts;
+  for (const auto& copy : world.cluster.copies()) hosts.insert(copy.host.value);
+  EXPECT_EQ(hosts.size(), 2U);
+}
+
 class LargeScale : public Scale {
  protected:
   void SetUp() override {

@@ -191,6 +191,7 @@ int run(int argc, char** argv) {
   Action action;
   add_host_commands(app, action);
   add_pool_commands(app, action);
+  add_project_commands(app, action);
   add_vm_commands(app, action);
   add_job_commands(app, action, trailing);
   add_migration_commands(app, action);

@@ -16,6 +16,7 @@ using Trailing = std::vector<std::string>;
 // Each adds one noun with its verbs; the chosen verb sets `action`.
 void add_host_commands(CLI::App& app, Action& action);
 void add_pool_commands(CLI::App& app, Action& action);
+void add_project_commands(CLI::App& app, Action& action);
 void add_vm_commands(CLI::App& app, Action& action);
 void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing);
 void add_migration_commands(CLI::App& app, Action& action);

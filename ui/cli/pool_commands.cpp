@@ -80,6 +80,9 @@ void add_create(CLI::App& pool, Action& action) {
   create->add_option("--hosts", options->hosts, "Only on these: h1,h2")
       ->delimiter(',')
       ->type_name("HOSTS");
+  create->add_option("--project", options->body.project.value, "Whose quota it counts against")
+      ->capture_default_str()
+      ->type_name("PROJECT");
   add_policy_options(*create, options->policy);
   create->footer(
       "Examples:\n  mare pool create demo --size 4\n"

@@ -326,6 +326,24 @@ class Policies(CommandTest):
         for words in (["demo"], ["demo", "0"], ["demo", "many"]):
             self.mare("pool", "scale", *words, code=2)
 
+    def test_a_projects_quota(self) -> None:
+        project = {"id": "physics", "pools": ["demo"], "vms": 4, "memory_mib": 768, "hosts": ["h1", "h2"],
+                   "quota": {"vms": 16, "memory_mib": None, "hosts": None}}
+        self.server.on("GET", "/projects", {"items": [project]})
+        self.server.on("GET", "/projects/physics", project)
+        for method in ("PUT", "DELETE"):
+            self.server.on(method, "/projects/physics/quota", project)
+        listed = self.mare("project", "list").stdout
+        self.assertIn("4 of 16", listed)
+        self.assertIn("768 MiB", listed)
+        self.assertIn("4 of 16", self.mare("project", "quota", "physics").stdout, "a look")
+        self.assertEqual(self.sent("PUT"), [])
+        self.mare("project", "quota", "physics", "--vms", "16", "--memory", "4GiB")
+        self.assertEqual(self.sent("PUT"), [("/api/v1/projects/physics/quota", {"vms": 16, "memory_mib": 4096, "hosts": None})])
+        self.assertEqual(self.mare("project", "quota", "physics", "--none", "-o", "name").stdout, "physics\n")
+        for words in (["--vms", "-1"], ["--memory", "much"], ["--none", "--vms", "1"]):
+            self.mare("project", "quota", "physics", *words, code=2)
+
     def test_a_pool_follows_a_figure(self) -> None:
         rule = {"pool": "demo", "source": "posted", "total": True, "target": 15, "min": 1, "max": 8, "metric": 21,
                 "desired": 3, "reason": "grows from 2 to 3", "up": {"stabilisation_s": 0, "cooldown_s": 180, "step": 0},

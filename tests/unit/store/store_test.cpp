@@ -67,6 +67,7 @@ class StoreTest : public testing::Test {
     pool.token = "secret";
     pool.hosts = {HostId{"h1"}, HostId{"h2"}};
     pool.created = WallTime{13};
+    pool.project = ProjectId{"physics"};
     pool.move_policy.strategy = Strategy::Hybrid;
     pool.move_policy.priority = Priority::Manual;
     pool.move_policy.downtime_limit = Milliseconds{120};
@@ -164,6 +165,42 @@ TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
   EXPECT_EQ(put(row).error().code, Code::Conflict) << "no rule without a pool";
 }
 
+TEST_F(StoreTest, AQuotaIsKeptWithItsHolesAndCountsItsProjectsVms) {
+  const ProjectId physics{"physics"};
+  const auto stored = [&] {
+    Quota out;
+    EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+      out = reader.quota(physics).value();
+      return ok_status();
+    }));
+    return out;
+  };
+  EXPECT_EQ(stored().project, physics);
+  EXPECT_FALSE(stored().vms);
+  Quota quota{physics};
+  quota.memory = mebibytes(5);
+  quota.hosts = 0;
+  ASSERT_TRUE(put(quota));
+  EXPECT_FALSE(stored().vms);
+  EXPECT_EQ(stored().memory, mebibytes(5));
+  EXPECT_EQ(stored().hosts, 0) << "which is not none";
+  ASSERT_TRUE(put(full_pool()));
+  Pool other = full_pool();
+  other.id = PoolId{"other"};
+  other.project = ProjectId{kDefaultProject};
+  ASSERT_TRUE(put(other));
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_vm(0)));
+  EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(reader.vms_of_project(physics)->size(), 1U);
+    EXPECT_EQ(reader.vms_of_project(other.project)->size(), 0U);
+    EXPECT_EQ(reader.quotas()->size(), 1U);
+    return ok_status();
+  }));
+  ASSERT_TRUE(store_->write([&](Transaction& tx) { return tx.erase_quota(physics); }));
+  EXPECT_FALSE(stored().memory);
+}
+
 TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
   const Host host = full_host();
   ASSERT_TRUE(put(host));
@@ -223,6 +260,7 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
     EXPECT_FALSE(pool->move_policy.time_limit);
     EXPECT_TRUE(pool->move_policy.drop_page_cache);
+    EXPECT_EQ(pool->project, ProjectId{"physics"});
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);
     EXPECT_EQ(vm->mac, full_vm(0).mac);

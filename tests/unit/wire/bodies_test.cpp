@@ -62,6 +62,9 @@ TEST(PoolBody, RoundTripAndDefaults) {
   EXPECT_EQ(least.size, 1);
   EXPECT_EQ(least.memory, mebibytes(192));
   EXPECT_EQ(least.image, "base");
+  EXPECT_EQ(least.project.value, "default");
+  EXPECT_EQ(good<PoolBody>(R"({"id":"p","project":"physics"})").project.value, "physics");
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","project":"A b"})"), ElementsAre("/project"));
 }
 
 TEST(PoolBody, BadInput) {

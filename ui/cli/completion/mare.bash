@@ -26,6 +26,7 @@ _mare() {
     --to|--host|--hosts) [[ $noun == plan ]] && return; COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
     --drain|--spread|--pack) return ;;
     --from) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --project) COMPREPLY=($(compgen -W "$(_mare_names project)" -- "$current")); return ;;
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
     --strategy)
@@ -43,7 +44,7 @@ _mare() {
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
-    :) words="host pool vm job migrate explain forecast migration operation events plan lab image version" ;;
+    :) words="host pool project vm job migrate explain forecast migration operation events plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
@@ -55,7 +56,10 @@ _mare() {
     host:add) words="--address" ;;
     host:drain) words="$(_mare_names host) --dry-run" ;;
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
-    pool:create) words="--size --memory --vcpus --image --hosts $policy" ;;
+    pool:create) words="--size --memory --vcpus --image --hosts --project $policy" ;;
+    project:) words="list show quota" ;;
+    project:show) words=$(_mare_names project) ;;
+    project:quota) words="$(_mare_names project) --vms --memory --hosts --none" ;;
     pool:scale) words="$(_mare_names pool) --best-effort" ;;
     pool:autoscale)
       words="$(_mare_names pool) --target --min --max --source --total --tolerance --stale-after --up-window"
