@@ -311,6 +311,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_total_bytes(value.total.count);
   out.set_zero_bytes(value.zero.count);
   out.set_compressed_fraction(value.compressed_fraction);
+  out.set_hot_compressed_fraction(value.hot_compressed_fraction);
   for (const auto& cycle : value.cycles) {
     auto* row = out.add_cycles();
     row->set_began_us(us(cycle.began));
@@ -323,6 +324,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   }
   for (const double share : value.heat) out.add_heat(share);
   out.set_cost_fraction(value.cost_fraction);
+  out.set_emulated(value.emulated);
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
   return out;
@@ -335,6 +337,8 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.total = Bytes{value.total_bytes()};
   out.zero = Bytes{value.zero_bytes()};
   out.compressed_fraction = value.compressed_fraction();
+  const double hot = value.hot_compressed_fraction();
+  out.hot_compressed_fraction = hot > 0 ? hot : out.compressed_fraction;
   for (const auto& row : value.cycles()) {
     DirtyCycle cycle;
     cycle.began = WallTime{row.began_us()};
@@ -346,6 +350,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   }
   out.heat.assign(value.heat().begin(), value.heat().end());
   out.cost_fraction = value.cost_fraction();
+  out.emulated = value.emulated();
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
   return out;

@@ -79,6 +79,9 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
   with.migration_tls = options.migration_tls;
   with.memory = options.memory;
   with.state_dir = options.state_directory;
+  with.dirty_log = options.dirty_log == "none"            ? dirtylog::LogChoice::None
+                   : options.dirty_log == "page-sampling" ? dirtylog::LogChoice::PageSampling
+                                                          : dirtylog::LogChoice::Auto;
   with.dirty_log_library = options.dirty_log_library;
   auto driver = libvirt::make_driver(with, *backend.announcer, clock, log);
   if (!driver) return driver.error();

@@ -84,11 +84,16 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::Range(0, 65536));
   app.add_option("--state-dir", options.state_directory, "Consoles and other files of VMs")
       ->capture_default_str();
+  app.add_option("--dirty-log", options.dirty_log,
+                 "How VMs' memory is watched; auto: exactly where the kernel can (Linux 6.7), else "
+                 "by page-sampling")
+      ->check(CLI::IsMember({"auto", "page-sampling", "none"}))
+      ->capture_default_str();
   std::string library = "auto";
-  app.add_option(
-         "--dirty-log-library", library,
-         "libmare-dirtylog.so, which VMs preload so that their memory can be watched; auto: "
-         "beside this program; none: watch nothing")
+  app.add_option("--dirty-log-library", library,
+                 "libmare-dirtylog.so, which VMs preload so that their memory can be watched "
+                 "exactly; auto: "
+                 "beside this program; none: new VMs start without it")
       ->capture_default_str();
   app.add_option("--ca", options.ca, "CA of mared's and this agent's certificates (PEM)");
   app.add_option("--cert", options.certificate, "This agent's certificate (PEM)");

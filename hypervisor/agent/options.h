@@ -21,6 +21,7 @@ struct Options {
   Bytes memory;
   int cpus = 0;
   std::string state_directory = "/var/lib/mare-agent";
+  std::string dirty_log = "auto";
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none
   std::string ca;
   std::string certificate;

@@ -1,6 +1,5 @@
 #include "hypervisor/dirtylog/memory_scan.h"
 
-#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -9,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,14 +37,14 @@ struct Present {
 };
 
 Result<Present> find_present(const Process& process, const Mapping& ram) {
-  const Fd pagemap{open(process.path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!pagemap) return make_error(Code::Unavailable, system_text(process.path("pagemap")));
+  auto pagemap = process.pagemap();
+  if (!pagemap) return pagemap.error();
   Present out;
   std::vector<std::uint64_t> entries(kEntriesAtOnce);
   for (std::uint64_t at = ram.start; at < ram.end;) {
     const std::size_t want = std::min<std::size_t>(entries.size(), (ram.end - at) / kPage);
     const auto offset = static_cast<off_t>(at / kPage * sizeof(std::uint64_t));
-    const ssize_t got = pread(pagemap.get(), entries.data(), want * sizeof(std::uint64_t), offset);
+    const ssize_t got = pread(pagemap->get(), entries.data(), want * sizeof(std::uint64_t), offset);
     if (got <= 0) break;  // it ended: its memory is gone
     for (std::size_t i = 0; i < static_cast<std::size_t>(got) / sizeof(std::uint64_t); ++i) {
       const std::uint64_t entry = entries[i];
@@ -104,18 +104,31 @@ Looked look_at_pages(pid_t pid, const std::vector<std::uint64_t>& pages, std::si
   return out;
 }
 
-/// Packets at even distances over all filled pages, as the stream of one channel.
-double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled) {
+/// Packets at even distances over these pages, as the stream of one channel; `weight` is what a
+/// page counts for, and one of 0 is not looked at.
+double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
+                          const std::function<double(std::uint64_t)>& weight) {
+  std::vector<std::uint64_t> pages;
+  std::vector<double> up_to;  // sum of the weights
+  for (const std::uint64_t page : filled) {
+    const double one = weight(page);
+    if (!(one > 0)) continue;
+    pages.push_back(page);
+    up_to.push_back(one + (up_to.empty() ? 0 : up_to.back()));
+  }
   const std::size_t packets =
-      std::clamp(filled.size() / kPacketPages / 8, kFewestPackets, kMostPackets);
-  const std::size_t wanted = std::min(filled.size(), packets * kPacketPages);
+      std::clamp(pages.size() / kPacketPages / 8, kFewestPackets, kMostPackets);
+  const std::size_t wanted = std::min(pages.size(), packets * kPacketPages);
   std::vector<std::byte> content(wanted * kPage);
   std::size_t have = 0;
   for (std::size_t packet = 0; have < wanted; ++packet) {
     const std::size_t size = std::min(kPacketPages, wanted - have);
-    const std::size_t room = filled.size() - wanted;
-    const std::size_t begin = have + (packets > 1 ? room * packet / (packets - 1) : 0);
-    const auto run = std::span(filled).subspan(std::min(begin, filled.size() - size), size);
+    const double middle = up_to.back() * (static_cast<double>(packet) + 0.5) /
+                          static_cast<double>((wanted + kPacketPages - 1) / kPacketPages);
+    const auto found = std::lower_bound(up_to.begin(), up_to.end(), middle);
+    const auto at = static_cast<std::size_t>(found - up_to.begin());
+    const std::size_t begin = std::min(at - std::min(at, size / 2), pages.size() - size);
+    const auto run = std::span(pages).subspan(begin, size);
     const std::size_t got = read_pages(pid, run, content.data() + have * kPage);
     if (got < size) break;
     have += got;
@@ -155,12 +168,10 @@ double packed_fraction(std::span<const std::byte> pages) {
   return std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size()));
 }
 
-Result<MemoryContent> scan_memory(pid_t pid, Bytes memory) {
+Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat) {
   auto process = Process::open(pid);
   if (!process) return process.error();
-  auto maps = process->maps();
-  if (!maps) return maps.error();
-  auto ram = find_guest_ram(*maps, memory);
+  auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
   auto present = find_present(*process, *ram);
   if (!present) return present.error();
@@ -168,7 +179,14 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory) {
   const Looked looked = look_at_pages(pid, present->pages, std::max<std::size_t>(1, step));
   MemoryContent out;
   out.total = Bytes{ram->size()};
-  out.compressed_fraction = sample_compression(pid, looked.filled);
+  out.compressed_fraction =
+      sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; });
+  out.hot_compressed_fraction = out.compressed_fraction;
+  if (std::any_of(heat.begin(), heat.end(), [](double share) { return share > 0; })) {
+    const std::uint64_t width = (ram->size() + heat.size() - 1) / heat.size();
+    out.hot_compressed_fraction = sample_compression(
+        pid, looked.filled, [&](std::uint64_t page) { return heat[(page - ram->start) / width]; });
+  }
   if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
   if (looked.pages == 0 && !present->pages.empty()) {
     return make_error(Code::Unavailable, "the memory of its process can't be read",

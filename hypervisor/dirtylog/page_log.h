@@ -15,6 +15,9 @@ namespace mare::dirtylog {
 /// Regions of a heat strip.
 inline constexpr std::size_t kHeatRegions = 64;
 
+/// Auto: exactly where this host can, else by sampling.
+enum class LogChoice : std::uint8_t { Auto, PageSampling, None };
+
 struct LogReading {
   Bytes unique;              // written since arm()
   Microseconds progress{0};  // CPU time of all vCPUs, from any origin

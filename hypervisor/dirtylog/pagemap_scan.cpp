@@ -186,18 +186,14 @@ Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {
   }
   auto uffd = process->take(descriptor->number);
   if (!uffd) return uffd.error();
-  auto maps = process->maps();
-  if (!maps) return maps.error();
-  auto ram = find_guest_ram(*maps, memory);
+  auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
-  Fd pagemap{::open(process->path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
-  if (!pagemap) return make_error(Code::Unavailable, system_text(process->path("pagemap")));
-  // The file is of whatever process had the pid when it was opened: only now is it known whose.
-  if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
+  auto pagemap = process->pagemap();
+  if (!pagemap) return pagemap.error();
   const bool fresh = (descriptor->features & abi::kInitialized) == 0;
   if (auto ready = prepare(uffd->get(), fresh, *ram); !ready) return ready.error();
   return std::unique_ptr<PageLog>(
-      new PagemapScan(std::move(*process), std::move(*uffd), std::move(pagemap), std::move(*ram)));
+      new PagemapScan(std::move(*process), std::move(*uffd), std::move(*pagemap), std::move(*ram)));
 }
 
 Error PagemapScan::failure(const char* what) const {

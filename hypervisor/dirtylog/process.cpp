@@ -167,12 +167,35 @@ Result<std::vector<Mapping>> Process::maps() const {
                     "the agent must run as root, or as QEMU's user");
 }
 
+Result<Mapping> Process::guest_ram(Bytes memory) const {
+  auto mapped = maps();
+  if (!mapped) return mapped.error();
+  return find_guest_ram(*mapped, memory);
+}
+
+Result<Fd> Process::pagemap() const {
+  Fd file{::open(path("pagemap").c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!file) return make_error(Code::Unavailable, system_text(path("pagemap")));
+  // It is of whatever process had the pid when it was opened: only now is it known whose.
+  if (!lives()) return make_error(Code::NotFound, "its process has ended");
+  return file;
+}
+
 std::vector<Descriptor> Process::userfaultfds() const {
   std::vector<Descriptor> out;
   for (const int number : numbers_in(path("fd"))) {
     if (link_of(path("fd/" + std::to_string(number))) != "anon_inode:[userfaultfd]") continue;
     const auto info = read_whole(path("fdinfo/" + std::to_string(number)));
     if (info) out.push_back({number, features_in(*info)});
+  }
+  return out;
+}
+
+std::vector<std::pair<int, std::string>> Process::sockets() const {
+  std::vector<std::pair<int, std::string>> out;
+  for (const int number : numbers_in(path("fd"))) {
+    std::string link = link_of(path("fd/" + std::to_string(number)));
+    if (link.starts_with("socket:")) out.emplace_back(number, std::move(link));
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/core/result.h"
@@ -75,8 +76,14 @@ class Process {
   /// "/proc/PID/what"
   std::string path(std::string_view what) const;
   Result<std::vector<Mapping>> maps() const;
+  /// find_guest_ram() in its maps.
+  Result<Mapping> guest_ram(Bytes memory) const;
+  /// Its pagemap; NotFound if it has ended.
+  Result<Fd> pagemap() const;
   /// Its userfaultfds, by number.
   std::vector<Descriptor> userfaultfds() const;
+  /// Its sockets: number and "socket:[inode]", which is the socket's own for as long as it lives.
+  std::vector<std::pair<int, std::string>> sockets() const;
   /// A copy of its descriptor, by pidfd_getfd(2): needs CAP_SYS_PTRACE, or the same user.
   Result<Fd> take(int number) const;
   /// Threads that run vCPUs: QEMU names them "CPU 0/KVM" or "CPU 0/TCG".

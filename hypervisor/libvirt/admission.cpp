@@ -6,7 +6,7 @@ namespace mare::libvirt {
 namespace {
 // A sender follows its ticket within seconds. One that never comes, because mared is gone for good,
 // must not hold memory for ever.
-constexpr auto kLongest = std::chrono::minutes{10};
+constexpr auto kPromiseHolds = std::chrono::minutes{10};
 }  // namespace
 
 std::map<std::string, Bytes> Admission::claim(const std::string& uuid, Bytes memory) {
@@ -14,7 +14,7 @@ std::map<std::string, Bytes> Admission::claim(const std::string& uuid, Bytes mem
   const MonotonicTime now = clock_.now();
   std::map<std::string, Bytes> others;
   for (auto it = claims_.begin(); it != claims_.end();) {
-    if (now - it->second.since > kLongest) {
+    if (now - it->second.since > kPromiseHolds) {
       it = claims_.erase(it);
       continue;
     }

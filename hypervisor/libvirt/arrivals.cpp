@@ -9,7 +9,7 @@ namespace mare::libvirt {
 namespace {
 
 // No migration takes a day; a file so old is of a VM that came, and ended by itself.
-constexpr auto kLongest = std::chrono::hours{24};
+constexpr auto kReportKept = std::chrono::hours{24};
 
 Error can_not(const std::string& what, const std::string& why) {
   return make_error(Code::Unavailable, "cannot " + what + ": " + why,
@@ -72,7 +72,7 @@ Status Arrivals::load() {
     std::ostringstream text;
     text << in.rdbuf();
     auto arrival = arrival_from(text.str());
-    if (arrival && clock_.wall_now() - arrival->prepared_at < kLongest) {
+    if (arrival && clock_.wall_now() - arrival->prepared_at < kReportKept) {
       arrivals_[arrival->key.uuid] = *arrival;
     } else {
       std::filesystem::remove(file.path(), failed);

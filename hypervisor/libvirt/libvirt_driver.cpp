@@ -48,8 +48,8 @@ class LibvirtDriver final : public Driver {
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
-            options_.dirty_log_library, [this](const std::string& uuid) { return locate_vm(uuid); },
-            clock, log),
+            options_.dirty_log, options_.dirty_log_library,
+            [this](const std::string& uuid) { return locate_vm(uuid); }, clock, log),
         sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
         outgoing_(connection_, clock, log) {}
@@ -90,8 +90,8 @@ class LibvirtDriver final : public Driver {
     facts.accelerated = accelerated_;
     facts.live_migration_why = why_no_live_migration(accelerated_, qemu);
     facts.live_migration = facts.live_migration_why.empty();
-    facts.dirty_log_why = watching_.why_not();
-    facts.dirty_log = facts.dirty_log_why.empty() ? "pagemap-scan" : "";
+    facts.dirty_log_why = watching_.why_not_exact();
+    facts.dirty_log = watching_.source();
     Machinery machinery = machinery_;
     machinery.qemu = qemu;
     machinery.libvirt = library;
@@ -372,7 +372,9 @@ class LibvirtDriver final : public Driver {
     if (seen->copy != Copy::Running && seen->copy != Copy::Paused) return no_copy(vm);
     auto pid = find_qemu(pid_directory(options_.uri), seen->key);
     if (!pid) return pid.error();
-    return watching_.profile(vm, {*pid, seen->memory});
+    auto profile = watching_.profile(vm, {*pid, seen->memory});
+    if (profile) profile->emulated = !accelerated_;
+    return profile;
   }
   Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
   Result<IncomingEndpoint> open_link_sink() override {
@@ -381,7 +383,9 @@ class LibvirtDriver final : public Driver {
     return IncomingEndpoint{*uri};
   }
   Result<LinkMeasurement> measure_link(const IncomingEndpoint& sink) override {
-    return dirtylog::measure_link(sink.uri, clock_);
+    auto measured = dirtylog::measure_link(sink.uri, clock_);
+    if (measured) outgoing_.set_link(measured->goodput);
+    return measured;
   }
 
  private:

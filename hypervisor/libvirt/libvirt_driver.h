@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "hypervisor/dirtylog/page_log.h"
 #include "hypervisor/driver.h"
 #include "orchestrator/core/log.h"
 
@@ -23,6 +24,7 @@ struct LibvirtOptions {
   bool migration_tls = false;     // QEMU encrypts what it sends; needs certificates of its own
   Bytes memory;                   // for VMs in all, their overhead included
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
+  dirtylog::LogChoice dirty_log = dirtylog::LogChoice::Auto;
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute
 };
 

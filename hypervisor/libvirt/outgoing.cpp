@@ -11,7 +11,6 @@ namespace {
 constexpr auto kKeepEnded = std::chrono::minutes{10};
 // Two threads each; more at once only slow each other on one link.
 constexpr std::size_t kMostAtOnce = 64;
-constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
 
 Microseconds since(MonotonicTime began, MonotonicTime now) {
   return std::chrono::duration_cast<Microseconds>(now - began);
@@ -38,6 +37,10 @@ Outgoing::~Outgoing() {
       job->caller.detach();
     }
   }
+}
+
+void Outgoing::set_link(BytesPerSecond goodput) {
+  link_ = goodput.value;
 }
 
 Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
@@ -121,6 +124,7 @@ Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route,
   job->status.remaining = ticket.vm.memory;
   job->post_copy = ticket.sending.strategy == Strategy::PostCopy && !mending;
   job->switched = mending;
+  job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_});
   if (ticket.sending.strategy == Strategy::RateControlled) {
     job->rate.emplace(ticket.sending, ticket.downtime_limit.value_or(kUsualDowntime));
   }

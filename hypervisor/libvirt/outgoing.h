@@ -5,6 +5,7 @@
 // a thread that is still in its call is left behind when Outgoing ends, and touches nothing of it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "hypervisor/dirtylog/send_queue.h"
 #include "hypervisor/driver.h"
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/rounds.h"
@@ -21,6 +23,9 @@
 #include "hypervisor/rate_control.h"
 
 namespace mare::libvirt {
+
+/// QEMU's own limit of downtime, where a ticket gives none.
+constexpr Milliseconds kUsualDowntime{300};
 
 class Outgoing {
  public:
@@ -30,6 +35,8 @@ class Outgoing {
   Outgoing(const Outgoing&) = delete;
   Outgoing& operator=(const Outgoing&) = delete;
 
+  /// What a link was measured to carry: bounds how much waits unsent while a VM is sent.
+  void set_link(BytesPerSecond goodput);
   /// Idempotent for an operation, also after its end: a late repetition must not send the VM again.
   Status begin(const MigrationTicket& ticket, const Route& route);
   /// Takes up a post-copy that broke, known here or not. Ok if its pages go already.
@@ -76,6 +83,10 @@ class Outgoing {
     bool stop = false;       // the VM is to stand still for the rest
     std::thread caller;
     std::thread sampler;
+    // The sampler's own.
+    Bytes unsent;
+    bool unbounded = false;  // the kernel refused
+    std::optional<dirtylog::SendQueues> queues;
   };
   using JobPtr = std::shared_ptr<Job>;
   /// What the threads share with this; `closed` once this is gone, clock and log with it.
@@ -109,6 +120,7 @@ class Outgoing {
   void do_chores(Job& job, virDomainPtr domain, const Chores& chores);
   bool take_sample(Job& job, virDomainPtr domain);
   void watch_link(Job& job, virDomainPtr domain);
+  void bound_queues(Job& job);
   void control_rate(Job& job, virDomainPtr domain);
 
   // Books.
@@ -120,6 +132,7 @@ class Outgoing {
 
   Connection& connection_;
   std::shared_ptr<Shared> shared_;
+  std::atomic<double> link_ = 0;  // bytes/s, as measured last; 0: unknown
 };
 
 }  // namespace mare::libvirt

@@ -6,6 +6,7 @@
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
 #include "hypervisor/libvirt/sending.h"
+#include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
 namespace {
@@ -14,7 +15,6 @@ constexpr auto kSampleEvery = std::chrono::milliseconds{40};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
-constexpr Milliseconds kUsualDowntime{300};  // QEMU's own
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -193,6 +193,7 @@ void Outgoing::sample(const JobPtr& job) {
       if (last_error_code() == VIR_ERR_NO_DOMAIN) end_if_broken(*job);
       continue;
     }
+    bound_queues(*job);
     watch_link(*job, domain.get());
     // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
     // would be lost. So everything is asked again and again until it is done.
@@ -241,6 +242,25 @@ void Outgoing::watch_link(Job& job, virDomainPtr domain) {
   job.starved = starved;
   job.status.phase = OutgoingPhase::PostCopying;
   job.status.error = starved ? "the connection between the hosts broke" : "";
+}
+
+/// Connections come one by one, and anew when a broken post-copy is mended.
+void Outgoing::bound_queues(Job& job) {
+  if (job.unbounded) return;
+  if (!job.queues) {
+    auto pid = find_qemu(pid_directory(connection_.uri()), job.ticket.vm.key());
+    auto queues =
+        pid ? dirtylog::SendQueues::open(*pid) : Result<dirtylog::SendQueues>(pid.error());
+    if (!queues) return;  // it ends
+    job.queues.emplace(std::move(*queues));
+  }
+  const auto bounded = job.queues->bound(job.unsent);
+  if (bounded) return;
+  job.unbounded = true;
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed) return;
+  shared_->log.warn("libvirt", "what waits to be sent for '" + job.ticket.vm.id.value +
+                                   "' is not bounded: " + bounded.error().text());
 }
 
 /// False when it is not being sent at this moment.

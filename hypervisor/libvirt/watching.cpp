@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "hypervisor/dirtylog/memory_scan.h"
+#include "hypervisor/dirtylog/page_sampling.h"
 #include "hypervisor/dirtylog/pagemap_scan.h"
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/handles.h"
@@ -26,7 +27,9 @@ std::string read_file(const std::string& path) {
 }
 
 /// ld.so takes both characters for the end of a name, and skips in silence what it can't find.
-std::string why_no_log(const std::string& library) {
+std::string why_not_exactly(dirtylog::LogChoice choice, const std::string& library) {
+  if (choice == dirtylog::LogChoice::None) return "--dirty-log none";
+  if (choice == dirtylog::LogChoice::PageSampling) return "--dirty-log page-sampling";
   if (library.empty()) return "libmare-dirtylog.so is not beside the agent: --dirty-log-library";
   std::error_code failed;
   if (!std::filesystem::is_regular_file(library, failed)) return "there is no file " + library;
@@ -76,23 +79,37 @@ Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool
   return VmProcess{*pid, seen->memory};
 }
 
-Watching::Watching(std::string library, Locate where, Clock& clock, Log& log)
+Watching::Watching(dirtylog::LogChoice choice, std::string library, Locate where, Clock& clock,
+                   Log& log)
     : library_(std::move(library)),
-      why_not_(why_no_log(library_)),
+      why_not_exact_(why_not_exactly(choice, library_)),
+      watches_(choice != dirtylog::LogChoice::None),
       clock_(clock),
-      watcher_(
-          [where = std::move(where)](
-              const std::string& uuid) -> Result<std::unique_ptr<dirtylog::PageLog>> {
-            auto found = where(uuid);
-            if (!found) return found.error();
-            return dirtylog::PagemapScan::open(found->pid, found->memory);
-          },
-          clock, log) {
-  if (!why_not_.empty()) log.info("libvirt", "no dirty-page log: " + why_not_);
+      watcher_(opener(std::move(where)), clock, log) {
+  if (why_not_exact_.empty()) return;
+  log.info("libvirt",
+           (watches_ ? "the dirty-page log is by page-sampling: " : "no dirty-page log: ") +
+               why_not_exact_);
+}
+
+dirtylog::OpenLog Watching::opener(Locate where) const {
+  const bool exact = why_not_exact_.empty();
+  return [where = std::move(where),
+          exact](const std::string& uuid) -> Result<std::unique_ptr<dirtylog::PageLog>> {
+    auto found = where(uuid);
+    if (!found) return found.error();
+    return exact ? dirtylog::PagemapScan::open(found->pid, found->memory)
+                 : dirtylog::PageSampling::open(found->pid, found->memory);
+  };
+}
+
+std::string Watching::source() const {
+  if (!watches_) return "";
+  return why_not_exact_.empty() ? "pagemap-scan" : "page-sampling";
 }
 
 void Watching::start() {
-  if (!why_not_.empty()) return;
+  if (!watches_) return;
   cpus_.begin(clock_.now());
   const std::lock_guard lock(mutex_);
   thread_ = std::make_unique<dirtylog::WatcherThread>(watcher_, clock_);
@@ -105,7 +122,7 @@ void Watching::stop() {
 }
 
 void Watching::watch(const std::string& uuid) {
-  if (!why_not_.empty()) return;
+  if (!watches_) return;
   watcher_.watch(uuid);
   const std::lock_guard lock(mutex_);
   if (thread_) thread_->wake();
@@ -130,19 +147,21 @@ Milliseconds Watching::look_anew(const std::string& uuid) {
 }
 
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {
-  if (!why_not_.empty()) return make_error(Code::Unsupported, why_not_);
+  if (!watches_) return make_error(Code::Unsupported, "no dirty-page log: " + why_not_exact_);
   const auto use = cpus_.look(clock_.now());  // before the scan takes one
-  auto content = dirtylog::scan_memory(process.pid, process.memory);
+  const auto report = watcher_.report(vm.uuid);
+  auto content = dirtylog::scan_memory(process.pid, process.memory,
+                                       report ? report->heat : std::vector<double>{});
   if (!content) return content.error().during("memory of VM '" + vm.id.value + "'");
   MemoryProfile out;
-  out.source = "pagemap-scan";
+  out.source = source();
   out.taken = clock_.wall_now();
   out.total = content->total + kDeviceMemory;
   out.zero = content->zero;
   out.compressed_fraction = content->compressed_fraction;
+  out.hot_compressed_fraction = content->hot_compressed_fraction;
   out.host_cpus = use.cpus;
   out.busy_cpus = use.busy;
-  const auto report = watcher_.report(vm.uuid);
   if (!report) {
     watch(vm.uuid);  // an event was missed
     return out;

@@ -42,16 +42,18 @@ class Watching {
   using Locate = std::function<Result<VmProcess>(const std::string& uuid)>;
 
   /// `library`: libmare-dirtylog.so, "" for none.
-  Watching(std::string library, Locate locate, Clock& clock, Log& log);
+  Watching(dirtylog::LogChoice choice, std::string library, Locate locate, Clock& clock, Log& log);
 
   void start();
   /// It asks for nothing any more once this returns. Not for a callback of libvirt to call.
   void stop();
 
-  /// Why nothing is watched on this host; "" when it is.
-  const std::string& why_not() const { return why_not_; }
-  /// What new VMs are to preload, "" when nothing is watched here.
-  std::string preload() const { return why_not_.empty() ? library_ : ""; }
+  /// "pagemap-scan", "page-sampling", or "" when nothing is watched on this host.
+  std::string source() const;
+  /// Why VMs are not watched exactly; "" when they are.
+  const std::string& why_not_exact() const { return why_not_exact_; }
+  /// What new VMs are to preload, "" when they need not.
+  std::string preload() const { return why_not_exact_.empty() ? library_ : ""; }
 
   void watch(const std::string& uuid);
   /// Every VM of ours on that libvirtd.
@@ -63,8 +65,10 @@ class Watching {
   Result<MemoryProfile> profile(const VmKey& vm, const VmProcess& process);
 
  private:
+  dirtylog::OpenLog opener(Locate where) const;
   const std::string library_;
-  const std::string why_not_;
+  const std::string why_not_exact_;
+  const bool watches_;
   Clock& clock_;
   dirtylog::Watcher watcher_;
   dirtylog::CpuMeter cpus_;

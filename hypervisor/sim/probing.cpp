@@ -6,7 +6,7 @@
 namespace mare::sim {
 namespace {
 
-constexpr std::string_view kScheme = "simlink://";
+constexpr std::string_view kLinkScheme = "simlink://";
 constexpr std::chrono::seconds kSinkLives{10};
 constexpr std::size_t kWordBytes = 8;
 constexpr Microseconds kRoundTrip{200};
@@ -101,6 +101,8 @@ MemoryProfile profile_of(const World& world, const Guest& guest) {
   out.source = "sim";
   out.taken = world.wall(world.now);
   out.total = guest.spec.memory;
+  out.compressed_fraction = std::clamp(guest.model.compressed_fraction, 0.01, 1.0);
+  out.hot_compressed_fraction = out.compressed_fraction;
   out.cycles = cycles_of(world, guest);
   const auto& points = out.cycles.back().points;
   const double written = points.empty() ? 0 : static_cast<double>(points.back().unique.count);
@@ -116,13 +118,13 @@ std::string open_sink(World& world, const HostId& id, SimHost& host) {
   std::erase_if(host.link_sinks, [&](const auto& sink) { return sink.second < world.now; });
   const std::string word = make_hex(world.rng, kWordBytes);
   host.link_sinks.emplace(word, world.now + kSinkLives);
-  return std::string(kScheme) + id.value + "/" + word;
+  return std::string(kLinkScheme) + id.value + "/" + word;
 }
 
 Result<LinkMeasurement> send_burst(World& world, const HostId& from, const std::string& uri) {
   const auto slash = uri.rfind('/');
-  const bool good = uri.starts_with(kScheme) && slash >= kScheme.size();
-  const HostId to{good ? uri.substr(kScheme.size(), slash - kScheme.size()) : ""};
+  const bool good = uri.starts_with(kLinkScheme) && slash >= kLinkScheme.size();
+  const HostId to{good ? uri.substr(kLinkScheme.size(), slash - kLinkScheme.size()) : ""};
   SimHost* there = world.find_host(to);
   if (there == nullptr || to == from) {
     return make_error(Code::InvalidArgument, "'" + uri + "' is not a sink of another host");

@@ -6,7 +6,7 @@
 namespace mare::sim {
 namespace {
 
-constexpr std::string_view kScheme = "sim:///";
+constexpr std::string_view kHostScheme = "sim:///";
 
 Error bad(std::string_view address, const std::string& what) {
   return field_error("address", "'" + std::string(address) + "': " + what,
@@ -58,8 +58,8 @@ bool is_sim_address(std::string_view address) {
 }
 
 Result<SimAddress> parse_sim_address(std::string_view address) {
-  if (!address.starts_with(kScheme)) return bad(address, "does not begin with sim:///");
-  std::string_view rest = address.substr(kScheme.size());
+  if (!address.starts_with(kHostScheme)) return bad(address, "does not begin with sim:///");
+  std::string_view rest = address.substr(kHostScheme.size());
   const auto question = rest.find('?');
   SimAddress parsed;
   parsed.host = HostId{std::string(rest.substr(0, question))};

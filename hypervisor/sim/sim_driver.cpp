@@ -9,7 +9,7 @@ namespace mare::sim {
 namespace {
 
 constexpr Time kEndedKept = std::chrono::minutes{10};
-constexpr std::string_view kScheme = "sim://";
+constexpr std::string_view kMigrationScheme = "sim://";
 
 /// Announcements go out at 0, 50, 150, 350 and 750 ms after the first.
 int frames_after(Time span) {
@@ -258,7 +258,7 @@ Result<IncomingEndpoint> SimDriver::prepare_incoming(const MigrationTicket& tick
       "prepare for " + ticket.vm.id.value,
       [&](World& world, SimHost& host) -> Result<IncomingEndpoint> {
         if (auto can = check_offer(host.model, ticket.sending); !can) return can.error();
-        const IncomingEndpoint endpoint{std::string(kScheme) + host_.value};
+        const IncomingEndpoint endpoint{std::string(kMigrationScheme) + host_.value};
         const auto known = host.arrivals.find(ticket.vm.id);
         const bool again = known != host.arrivals.end() &&
                            known->second.operation == ticket.operation &&
@@ -296,10 +296,10 @@ Status SimDriver::begin_outgoing(const MigrationTicket& ticket, const IncomingEn
     if (copy->copy == Copy::Paused) {
       return make_error(Code::FailedPrecondition, "VM " + vm + " is paused", "resume it first");
     }
-    if (!to.uri.starts_with(kScheme)) {
+    if (!to.uri.starts_with(kMigrationScheme)) {
       return make_error(Code::InvalidArgument, "'" + to.uri + "' is not a simulated host");
     }
-    const HostId destination{to.uri.substr(kScheme.size())};
+    const HostId destination{to.uri.substr(kMigrationScheme.size())};
     if (world.find_host(destination) == nullptr || destination == host_) {
       return make_error(Code::InvalidArgument,
                         "VM " + vm + " can't be sent from " + host_.value + " to " + to.uri);

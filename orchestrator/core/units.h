@@ -4,6 +4,7 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <string>
 
 namespace mare {
 
@@ -25,6 +26,11 @@ constexpr Bytes operator+(Bytes a, Bytes b) {
 /// Never below zero.
 constexpr Bytes operator-(Bytes a, Bytes b) {
   return Bytes{a.count > b.count ? a.count - b.count : 0};
+}
+
+/// For people: "192 MiB", rounded down.
+inline std::string mib_text(Bytes bytes) {
+  return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
 }
 
 struct BytesPerSecond {

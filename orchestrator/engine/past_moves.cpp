@@ -29,6 +29,17 @@ const StrategyForecast* forecast_of(const Forecast& forecast, Strategy strategy)
   return found == forecast.strategies.end() ? nullptr : &*found;
 }
 
+policy::ForecastInput input_of(const Forecast& forecast) {
+  policy::ForecastInput out;
+  out.source = forecast.source;
+  out.destination = forecast.destination;
+  out.policy = forecast.policy;
+  out.profile = forecast.profile;
+  out.link = forecast.link;
+  if (forecast.has_job) out.job = policy::JobCoupling{forecast.program};
+  return out;
+}
+
 std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   if (!forecast.outcome) return std::nullopt;
   const auto* said = forecast_of(forecast, forecast.outcome->strategy);

@@ -23,4 +23,7 @@ const StrategyForecast* forecast_of(const Forecast& forecast, Strategy strategy)
 std::optional<policy::PastMove> past_move(const Forecast& forecast);
 std::vector<policy::PastMove> past_moves(const std::vector<Forecast>& forecasts);
 
+/// What that forecast was made from, without what had been learned by then.
+policy::ForecastInput input_of(const Forecast& forecast);
+
 }  // namespace mare::engine

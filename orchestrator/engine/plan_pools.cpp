@@ -11,10 +11,6 @@ namespace {
 constexpr int kMostVcpus =
     256;  // what QEMU's q35 takes without special settings is more; nobody needs it
 
-std::string mib(Bytes bytes) {
-  return std::to_string(bytes.count / (1024 * 1024));
-}
-
 Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
   if (request.size < 1 || request.size > kMostVms) {
     return field_error("size", "a pool of " + std::to_string(request.size) + " VMs can't be made",
@@ -26,9 +22,9 @@ Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
   }
   if (request.memory < image.min_memory) {
     return field_error("memory_mib",
-                       mib(request.memory) + " MiB is too little: image '" + image.name +
-                           "' needs " + mib(image.min_memory) + " MiB",
-                       "give at least " + mib(image.min_memory));
+                       mib_text(request.memory) + " is too little: image '" + image.name +
+                           "' needs " + mib_text(image.min_memory),
+                       "give at least " + mib_text(image.min_memory));
   }
   return ok_status();
 }

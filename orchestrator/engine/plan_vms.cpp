@@ -9,10 +9,6 @@
 namespace mare::engine {
 namespace {
 
-std::string mib(Bytes bytes) {
-  return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
-}
-
 /// A VM that runs nowhere is sent by nobody.
 Status check_encryption(const store::Reader& reader, const Vm& vm, const Host& destination) {
   if (!vm.host) return ok_status();
@@ -60,7 +56,7 @@ Status check_destination(const store::Reader& reader, const Vm& vm, const HostId
     const Bytes free = rooms->empty() ? Bytes{} : rooms->front().free;
     return make_error(Code::ResourceExhausted,
                       "host '" + destination.value + "' has no room for VM '" + vm.id.value +
-                          "': it needs " + mib(need) + ", " + mib(free) + " are free",
+                          "': it needs " + mib_text(need) + ", " + mib_text(free) + " are free",
                       "name another host, or make room there");
   }
   return ok_status();

@@ -1,13 +1,11 @@
 #include "orchestrator/model/forecast.h"
 
 #include <array>
-#include <utility>
+
+#include "orchestrator/model/names.h"
 
 namespace mare {
 namespace {
-
-template <typename T>
-using Name = std::pair<T, std::string_view>;
 
 constexpr std::array kStrategyNames{
     Name<Strategy>{Strategy::PreCopy, "pre-copy"},
@@ -35,23 +33,6 @@ constexpr std::array kMomentNames{
     Name<Moment>{Moment::Trough, "trough"},
 };
 static_assert(kStrategyNames.size() == kStrategies);
-
-template <typename Table, typename T>
-std::string_view name_of(const Table& table, T value) {
-  for (const auto& [known, name] : table) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename Table>
-auto value_of(const Table& table, std::string_view text)
-    -> std::optional<typename Table::value_type::first_type> {
-  for (const auto& [value, name] : table) {
-    if (name == text) return value;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 

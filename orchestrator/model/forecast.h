@@ -60,15 +60,18 @@ struct DirtyCycle {
 
 /// What a host knows of the memory of a VM that runs on it.
 struct MemoryProfile {
-  std::string source;  // "pagemap-scan", "dirty-ring", "page-sampling", "sim"
+  std::string source;  // "pagemap-scan", "page-sampling", "sim"
   WallTime taken{0};
   Bytes total;                     // that a migration looks at (RAM and the devices' memory)
   Bytes zero;                      // of it, pages that hold only zeros or were never touched
   double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
+  // The same of where it was written lately, which is sent again and again.
+  double hot_compressed_fraction = 1;
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;
   double cost_fraction = 0;  // of the guest's time that the log took, as estimated
+  bool emulated = false;     // its CPUs are a program's threads (QEMU's TCG)
   double host_cpus = 0;      // of the host that it is on; 0: unknown
   double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
 };

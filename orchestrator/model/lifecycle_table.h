@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 #include <string_view>
-#include <utility>
+
+#include "orchestrator/model/names.h"
 
 namespace mare::lifecycle {
 
@@ -15,26 +17,7 @@ struct Row {
   State to;
 };
 
-template <typename T, std::size_t N>
-std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename T, std::size_t N>
-bool value_of(const std::array<std::pair<T, std::string_view>, N>& names, std::string_view text,
-              T& out) {
-  for (const auto& [value, name] : names) {
-    if (name == text) {
-      out = value;
-      return true;
-    }
-  }
-  return false;
-}
-
+/// Nothing if the event means nothing there.
 template <typename State, typename Event, std::size_t N>
 std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, State from,
                              Event event) {
@@ -42,6 +25,14 @@ std::optional<State> look_up(const std::array<Row<State, Event>, N>& table, Stat
     if (row.from == from && row.event == event) return row.to;
   }
   return std::nullopt;
+}
+
+/// False, and `out` as it was, for a word that is not in the table.
+template <typename T, std::size_t N>
+bool value_of(const std::array<Name<T>, N>& table, std::string_view text, T& out) {
+  const auto found = mare::value_of(table, text);
+  if (found) out = *found;
+  return found.has_value();
 }
 
 }  // namespace mare::lifecycle

@@ -6,7 +6,6 @@ namespace mare {
 namespace {
 
 using lifecycle::look_up;
-using lifecycle::name_of;
 using lifecycle::Row;
 using lifecycle::value_of;
 

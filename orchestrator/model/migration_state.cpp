@@ -1,7 +1,8 @@
 #include "orchestrator/model/migration_state.h"
 
 #include <array>
-#include <utility>
+
+#include "orchestrator/model/names.h"
 
 namespace mare {
 namespace {
@@ -42,7 +43,7 @@ constexpr std::array kTable{
     Transition{S::Aborting, E::Ambiguous, S::NeedsOperator},
 };
 
-constexpr std::array<std::pair<S, std::string_view>, 10> kStates{{
+constexpr std::array<Name<S>, 10> kStates{{
     {S::Planned, "Planned"},
     {S::Reserved, "Reserved"},
     {S::PreCopying, "PreCopying"},
@@ -54,7 +55,7 @@ constexpr std::array<std::pair<S, std::string_view>, 10> kStates{{
     {S::Failed, "Failed"},
     {S::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<std::pair<E, std::string_view>, 10> kEvents{{
+constexpr std::array<Name<E>, 10> kEvents{{
     {E::Reserve, "Reserve"},
     {E::StartPreCopy, "StartPreCopy"},
     {E::Switch, "Switch"},
@@ -66,30 +67,13 @@ constexpr std::array<std::pair<E, std::string_view>, 10> kEvents{{
     {E::Lost, "Lost"},
     {E::Ambiguous, "Ambiguous"},
 }};
-constexpr std::array<std::pair<Copy, std::string_view>, 5> kCopies{{
+constexpr std::array<Name<Copy>, 5> kCopies{{
     {Copy::Absent, "absent"},
     {Copy::Incoming, "incoming"},
     {Copy::Running, "running"},
     {Copy::Paused, "paused"},
     {Copy::Unknown, "unknown"},
 }};
-
-template <typename T, std::size_t N>
-std::string_view name_of(const std::array<std::pair<T, std::string_view>, N>& names, T value) {
-  for (const auto& [known, name] : names) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename T, std::size_t N>
-std::optional<T> value_of(const std::array<std::pair<T, std::string_view>, N>& names,
-                          std::string_view text) {
-  for (const auto& [value, name] : names) {
-    if (name == text) return value;
-  }
-  return std::nullopt;
-}
 
 /// In post-copy only the destination's copy can go on: what the source has is old. So nothing leads
 /// back, and without the destination's copy, or without the pages that it waits for, the VM is

@@ -1,12 +1,7 @@
 #include "orchestrator/model/states.h"
 
-#include <utility>
-
 namespace mare {
 namespace {
-
-template <typename T>
-using Name = std::pair<T, std::string_view>;
 
 constexpr std::array kHostAdmin{Name<HostAdmin>{HostAdmin::Active, "active"},
                                 Name<HostAdmin>{HostAdmin::Draining, "draining"},
@@ -39,23 +34,6 @@ constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},
     Name<Outcome>{Outcome::NeedsOperator, "needs_operator"}};
-
-template <typename Table, typename T>
-std::string_view name_of(const Table& table, T value) {
-  for (const auto& [known, name] : table) {
-    if (known == value) return name;
-  }
-  return "?";
-}
-
-template <typename Table>
-auto value_of(const Table& table, std::string_view text)
-    -> std::optional<typename Table::value_type::first_type> {
-  for (const auto& [value, name] : table) {
-    if (name == text) return value;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 

@@ -235,7 +235,8 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
     }
     if (n > 0) known = (n * weighted_median(off) + kPriorMoves * known) / (n + kPriorMoves);
   };
-  if (line) weigh(usable(past, place, quantity, true), 0, 1);
+  // What was unsure of another strategy says nothing of this one.
+  if (line) weigh(sure_of(usable(past, place, quantity, true)), 0, 1);
   for (int level = 0; level <= 2; ++level) weigh(pairs, level, out.factor);
   if (factor) {
     out.factor = std::exp(known);

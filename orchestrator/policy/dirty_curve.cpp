@@ -28,6 +28,8 @@ constexpr double kGuessWindow = 10;
 // Cycles of one program in one phase differ by less than this factor, or by this many bytes.
 constexpr double kSameKind = 2;
 constexpr double kSameBytes = 2e6;
+constexpr std::size_t kFewestToDraw = 3;
+constexpr double kShortestWindow = 0.01;  // s of progress
 
 double seconds(Microseconds span) {
   return std::chrono::duration<double>(span).count();
@@ -72,6 +74,23 @@ bool alike(const CycleCurve& a, const CycleCurve& b) {
   const double less = std::min(a.curve.at(x), b.curve.at(x));
   const double more = std::max(a.curve.at(x), b.curve.at(x));
   return more <= kSameKind * less + kSameBytes;
+}
+
+/// Whether windows of one length differ by more than cycles of one kind do: bursts, in some of them
+/// and not in others.
+bool differ(const std::vector<CycleCurve>& cycles) {
+  double reach = cycles.front().reach;
+  for (const auto& cycle : cycles) reach = std::min(reach, cycle.reach);
+  for (double x = kShortestWindow; x <= reach; x *= 2) {
+    double least = cycles.front().curve.at(x);
+    double most = least;
+    for (const auto& cycle : cycles) {
+      least = std::min(least, cycle.curve.at(x));
+      most = std::max(most, cycle.curve.at(x));
+    }
+    if (most > kSameKind * least + kSameBytes) return true;
+  }
+  return false;
 }
 
 /// Where what is going on now began: the last boundary with no cycle before it like any after it,
@@ -209,6 +228,27 @@ DirtyCurve DirtyCurve::from(const MemoryProfile& profile, Band band) {
     out.middle_ = MonotoneCurve(merge(cycles, Band::Middle));
     out.band_ = band;
     out.find_wws();
+  }
+  return out;
+}
+
+std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
+  auto cycles = curves_of(profile.cycles);
+  if (cycles.empty()) return {};
+  cycles.erase(cycles.begin(), cycles.begin() + static_cast<std::ptrdiff_t>(begin_of_now(cycles)));
+  if (cycles.size() < kFewestToDraw || !differ(cycles)) return {};
+  const MonotoneCurve middle(merge(cycles, Band::Middle));
+  const auto total = static_cast<double>(profile.total.count);
+  std::vector<double> shares;
+  for (const auto& cycle : cycles) shares.push_back(cycle.share);
+  std::vector<DirtyCurve> out;
+  for (const auto& cycle : cycles) {
+    auto knots = cycle.curve.knots();
+    const double above = cycle.curve.at(cycle.reach) - middle.at(cycle.reach);
+    for (const auto& knot : middle.knots()) {
+      if (knot.x > cycle.reach) knots.push_back({knot.x, std::max(0.0, knot.y + above)});
+    }
+    out.emplace_back(std::move(knots), median(shares), total);
   }
   return out;
 }

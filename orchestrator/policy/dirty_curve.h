@@ -20,6 +20,10 @@ class DirtyCurve {
   /// Median and spread over the cycles of the phase that goes on now, at each progress that one of
   /// them reached. Where most were cut short, the others' steps are added.
   static DirtyCurve from(const MemoryProfile& profile, Band band = Band::Middle);
+  /// One for each cycle of the phase that goes on now, beyond its own end along the middle of all.
+  /// Empty where they are alike, or fewer than three: then the middle and its range tell all. A
+  /// guest that writes in bursts is like none of its middles.
+  static std::vector<DirtyCurve> each(const MemoryProfile& profile);
   /// From knots of progress (s) and unique bytes, for tests and baselines. `share`: vCPU seconds a
   /// second of wall time. Never above total_bytes.
   DirtyCurve(std::vector<MonotoneCurve::Knot> knots, double share, double total_bytes);

@@ -6,10 +6,6 @@
 namespace mare::policy {
 namespace {
 
-std::string mib_text(Bytes bytes) {
-  return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
-}
-
 const Room* best(const std::vector<Room>& rooms, Bytes memory) {
   const Room* found = nullptr;
   for (const auto& room : rooms) {

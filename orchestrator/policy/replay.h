@@ -3,6 +3,7 @@
 // ram.c and cpu-throttle.c (docs/forecast.md tells which rule is from where).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -29,17 +30,23 @@ struct HypervisorCosts {
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
   double compress_cpus = 2;         // channels beyond them add nothing
   // After each look the channels of multifd begin with empty socket buffers, which take this much
-  // each at once; QEMU takes that for bandwidth, measured over that time.
-  double channel_burst_bytes = 1.5e6;
+  // each at once (the agent bounds it: hypervisor/dirtylog/send_queue.h); QEMU takes that for
+  // bandwidth, measured over that time.
+  double channel_burst_bytes = 0.3e6;
   double bandwidth_window_s = 0.1;
   double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
   double throttle_period_s = 1;   // and counts at most so often
   double throttle_trigger = 0.5;  // dirtied over sent
   double throttle_most = 0.99;
-  double post_copy_rate = 50e6;   // bytes/s that the destination puts in their places
-  double post_copy_lead_s = 0.2;  // from the first page until the switch is granted
-  double fault_s = 0.0005;        // handling a missing page at both ends
-  double fault_queue_s = 0.02;    // a request waits behind pages that are on their way
+  // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
+  // until it runs again (the CPU's own thread does the work).
+  double throttle_slice_s = 0.01;
+  double post_copy_rate = 50e6;       // bytes/s that the destination puts in their places
+  double post_copy_switch_s = 0.055;  // as switch_s; the destination loads devices first
+  double queue_bytes = 0.28e6;        // wait in buffers at 100 Mbit/s, before the devices' state
+  double post_copy_lead_s = 0.2;      // from the first page until the switch is granted
+  double fault_s = 0.0005;            // handling a missing page at both ends
+  double fault_queue_s = 0.02;        // a request waits behind pages that are on their way
   // A guest reads pages, too; and the pages around a missing one come without being asked for.
   // From one run: a guest that rewrote 32 MiB over and over stood still for 8.8 of 14.9 s.
   double touch_factor = 1.25;
@@ -53,9 +60,14 @@ struct HypervisorCosts {
 
 struct ReplayInput {
   const DirtyCurve* curve = nullptr;
+  /// What a round finds written is then by one of these, drawn at random for each round.
+  const std::vector<DirtyCurve>* cycles = nullptr;
+  std::uint64_t seed = 1;
   double total_bytes = 0;  // with zero pages
   double zero_bytes = 0;
   double compressed_fraction = 1;
+  std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
+  bool emulated = false;
   double host_cpus = 0;  // of the source; 0: more than anybody needs
   double busy_cpus = 0;  // of them, before the move
   double link_rate = 0;  // bytes/s

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orchestrator/core/rng.h"
 #include "orchestrator/policy/replay.h"
 
 namespace mare::policy {
 namespace {
 
 constexpr int kMostRounds = 500;
+constexpr int kMostRoundsDrawn = 200;
 constexpr double kLongest = 7 * 86400;  // s
 // So many rounds alike, each within this share of the one before, go on for ever.
 constexpr int kAlike = 8;
@@ -26,12 +28,20 @@ constexpr double kByChance = 1.15;
 class Rounds {
  public:
   Rounds(const ReplayInput& input, const HypervisorCosts& costs)
-      : in_(input), costs_(costs), curve_(*input.curve), cold_(input.total_bytes) {
+      : in_(input),
+        costs_(costs),
+        curve_(*input.curve),
+        cold_(input.total_bytes),
+        rng_(input.seed) {
     const double total = std::max(1.0, input.total_bytes);
     zero_share_ = std::clamp(input.zero_bytes / total, 0.0, 1.0);
     const bool compressed = strategy() == Strategy::Compressed;
-    fraction_ = compressed ? std::clamp(input.compressed_fraction, 0.001, 1.0) : 1;
-    page_wire_ = fraction_ + costs.page_header_bytes / costs.page_bytes;
+    const double header = costs.page_header_bytes / costs.page_bytes;
+    const auto wire = [&](double fraction) {
+      return (compressed ? std::clamp(fraction, 0.001, 1.0) : 1) + header;
+    };
+    page_wire_ = wire(input.compressed_fraction);
+    hot_wire_ = wire(input.hot_compressed_fraction.value_or(input.compressed_fraction));
     cold_wire_ =
         (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
     limit_ = std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
@@ -80,21 +90,22 @@ class Rounds {
     return std::max(cold_wire_ / rate, (1 - zero_share_) / cpu_rate_) +
            zero_share_ / costs_.zero_scan_rate;
   }
-  double hot_s(double rate) const { return std::max(page_wire_ / rate, 1 / cpu_rate_); }
+  double hot_s(double rate) const { return std::max(hot_wire_ / rate, 1 / cpu_rate_); }
   double marked_s(double rate) const { return cold_ * cold_s(rate) + hot_ * hot_s(rate); }
-  double marked_wire() const { return cold_ * cold_wire_ + hot_ * page_wire_; }
+  double marked_wire() const { return cold_ * cold_wire_ + hot_ * hot_wire_; }
 
   /// Memory below which QEMU stops: it takes compressed bytes a second for pages a second.
   double threshold() const {
     const double burst = strategy() == Strategy::Compressed
                              ? std::max(1, in_.sending.channels) * costs_.channel_burst_bytes
                              : 0;
-    return (page_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * in_.downtime_limit_s;
+    return (hot_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * in_.downtime_limit_s;
   }
 
   void round();
   void send_for(double duration);
   void look();
+  void wait_for_cpu();
   void throttle_by(double fresh);
   void control_rate(double duration);
   bool steady(double before, double rate_before, double throttle_before);
@@ -104,6 +115,8 @@ class Rounds {
   void stop_and_send_rest();
   void switch_to_post_copy();
   double until_next_look(double wanted);
+  double written_since_look();
+  bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
 
   const ReplayInput& in_;
   const HypervisorCosts& costs_;
@@ -112,8 +125,8 @@ class Rounds {
   bool over_ = false;
 
   double zero_share_ = 0;
-  double fraction_ = 1;
-  double page_wire_ = 1;
+  double page_wire_ = 1;  // of a byte of a page that is not zero
+  double hot_wire_ = 1;   // of one that was written lately
   double cold_wire_ = 1;
   double cpu_rate_ = 0;
   double limit_ = 0;
@@ -132,10 +145,17 @@ class Rounds {
   double period_sent_ = 0;
   double period_fresh_ = 0;
   double next_look_ = 0;
-  int looks_ = 1;  // the one of the set-up
+  double waited_ = 0;  // for the last look
+  int looks_ = 1;      // the one of the set-up
   int looks_at_tick_ = 1;
   int alike_ = 0;
+  SeededRng rng_;
 };
+
+double Rounds::written_since_look() {
+  if (!drawn()) return curve_.bytes(since_look_);
+  return in_.cycles->at(rng_.next() % in_.cycles->size()).bytes(since_look_);
+}
 
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.
 double Rounds::until_next_look(double wanted) {
@@ -161,9 +181,21 @@ void Rounds::send_for(double duration) {
   out_.held_s += duration * std::min(1.0, curve_.share()) * throttle_;
 }
 
+/// A CPU that sleeps does nothing for the look, and nothing is sent while that waits.
+void Rounds::wait_for_cpu() {
+  waited_ = 0;
+  if (!in_.emulated || !(throttle_ > 0)) return;
+  waited_ = costs_.throttle_slice_s * throttle_ / (1 - std::min(throttle_, 0.999));
+  now_ += waited_;
+  out_.live_s += waited_;
+  since_look_ += waited_ * curve_.share() * (1 - throttle_);
+  out_.held_s += waited_ * std::min(1.0, curve_.share()) * throttle_;
+}
+
 /// What was written since the last look joins what is still marked; what is in both counts once.
 void Rounds::look() {
-  const double written = curve_.bytes(since_look_);
+  wait_for_cpu();
+  const double written = written_since_look();
   const double seen = curve_.bytes(window_);
   const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));
   const double hot_again =
@@ -209,7 +241,8 @@ bool Rounds::steady(double before, double rate_before, double throttle_before) {
   const bool same = std::abs(marked() - before) <= kSame * before && rate_ == rate_before &&
                     throttle_ == throttle_before && cold_ <= kSame * in_.total_bytes;
   alike_ = same ? alike_ + 1 : 0;
-  return alike_ >= kAlike || static_cast<int>(out_.rounds.size()) >= kMostRounds || now_ > kLongest;
+  const int most = drawn() ? kMostRoundsDrawn : kMostRounds;
+  return alike_ >= kAlike || static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
 }
 
 void Rounds::round() {
@@ -241,13 +274,15 @@ void Rounds::round() {
     switch_to_post_copy();
     return;
   }
-  if (marked() < threshold()) {
+  // The wait counts as time in which so much, or so little, was sent.
+  const double seen = threshold() * duration / (duration + waited_);
+  if (marked() < seen) {
     stop_and_send_rest();
     return;
   }
   control_rate(duration);
   if (!steady(before, rate_before, throttle_before)) return;
-  if (marked() < kByChance * threshold()) {
+  if (!drawn() && marked() < kByChance * threshold()) {
     stop_and_send_rest();
   } else {
     go_on_for_ever();
@@ -263,7 +298,7 @@ void Rounds::go_on_for_ever() {
     return;
   }
   const double rest = std::max(0.0, *in_.time_limit_s - now_);
-  const double sent = rest * page_wire_ / hot_s(rate_);
+  const double sent = rest * hot_wire_ / hot_s(rate_);
   out_.rounds.push_back({now_, rest, sent, marked(), throttle_});
   out_.sent_bytes += sent;
   out_.live_s += rest;
@@ -313,8 +348,8 @@ void Rounds::stop_and_send_rest() {
 
 void Rounds::switch_to_post_copy() {
   over_ = true;
-  const double device_s = costs_.device_bytes / in_.link_rate;
-  out_.downtime_s = costs_.switch_s + device_s;
+  const double device_s = (costs_.queue_bytes + costs_.device_bytes) / in_.link_rate;
+  out_.downtime_s = costs_.post_copy_switch_s + device_s;
   now_ += out_.downtime_s;
   const double wire = marked_wire();
   // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orchestrator/policy/correction.h"
+#include "orchestrator/policy/statistics.h"
 
 namespace mare::policy {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
+constexpr int kDraws = 40;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{100}, Milliseconds{30}};
 
@@ -29,6 +31,8 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.total_bytes = static_cast<double>(in.profile.total.count);
   out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
   out.compressed_fraction = in.profile.compressed_fraction;
+  out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
+  out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
   out.link_rate = in.link.goodput.value;
@@ -165,15 +169,47 @@ Estimate& slot(StrategyForecast& forecast, Quantity quantity) {
   return forecast.added_job_time_s;
 }
 
+/// The same move again and again, each round of it with another of the cycles that were seen.
+std::vector<Replay> replays_drawn(const Situation& situation, const Sending& sending) {
+  std::vector<Replay> out;
+  if (situation.cycles.empty() ||
+      !(makes_rounds(sending.strategy) || sending.strategy == Strategy::Hybrid))
+    return out;
+  ReplayInput in = replay_input(situation, situation.middle, sending);
+  in.cycles = &situation.cycles;
+  for (int i = 0; i < kDraws; ++i) {
+    in.seed = static_cast<std::uint64_t>(i) + 1;
+    in.link_rate =
+        situation.input.link.goodput.value * (1 + kLinkDeviation * (2.0 * (i % 4) - 3) / 1.5);
+    out.push_back(replay(in, situation.costs));
+  }
+  std::sort(out.begin(), out.end(),
+            [](const Replay& a, const Replay& b) { return a.total_time_s < b.total_time_s; });
+  return out;
+}
+
+bool most_converge(const std::vector<Replay>& replays) {
+  const auto ended = std::count_if(replays.begin(), replays.end(),
+                                   [](const Replay& replay) { return replay.converges; });
+  return 2 * static_cast<std::size_t>(ended) >= replays.size();
+}
+
 struct Ends {
   double low = 0;
+  double middle = 0;
   double high = 0;
 };
+
+Ends ends_drawn(const Situation& situation, const std::vector<Replay>& drawn, Quantity quantity) {
+  std::vector<double> values;
+  for (const auto& replay : drawn) values.push_back(figure(situation, replay, quantity));
+  return {quantile(values, 0.025), median(values), quantile(values, 0.975)};
+}
 
 /// The least and the most of it over the ends of D(t) and of the link's rate.
 Ends ends_of(const Situation& situation, const std::vector<Replay>& others, double middle,
              Quantity quantity) {
-  Ends out{middle, middle};
+  Ends out{middle, middle, middle};
   for (const auto& replay : others) {
     const double value = figure(situation, replay, quantity);
     out.low = std::min(out.low, value);
@@ -201,7 +237,8 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       costs(hypervisor),
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
-      high(DirtyCurve::from(forecast_input.profile, Band::High)) {}
+      high(DirtyCurve::from(forecast_input.profile, Band::High)),
+      cycles(DirtyCurve::each(forecast_input.profile)) {}
 
 double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);
@@ -213,17 +250,29 @@ double added_job_time(const Situation& situation, const Replay& replay) {
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
-  StrategyEstimate out;
+  Sending chosen;
   double best = 0;
   bool first = true;
   for (const auto& sending : knobs(situation, strategy)) {
-    Replay tried = replay(replay_input(situation, situation.middle, sending), situation.costs);
-    const double value = score(situation, tried);
+    const double value = score(
+        situation, replay(replay_input(situation, situation.middle, sending), situation.costs));
     if (!first && (value >= best || !ends_surely(situation, sending))) continue;
     first = false;
     best = value;
-    out.replay = std::move(tried);
-    out.sending = sending;
+    chosen = sending;
+  }
+  return estimate(situation, chosen);
+}
+
+StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
+  const Strategy strategy = sending.strategy;
+  StrategyEstimate out;
+  out.sending = sending;
+  out.replay = replay(replay_input(situation, situation.middle, sending), situation.costs);
+  const auto drawn = replays_drawn(situation, sending);
+  if (!drawn.empty()) {
+    out.replay = drawn[drawn.size() / 2];
+    out.replay.converges = most_converge(drawn);
   }
   out.forecast.strategy = strategy;
   out.forecast.offered = true;
@@ -231,19 +280,22 @@ StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
   out.forecast.rounds = static_cast<int>(out.replay.rounds.size());
   const ForecastInput& in = situation.input;
   const Place place{in.source, in.destination, strategy, in.job ? in.job->program : ""};
-  const auto others = replays_at_ends(situation, out.sending);
+  const auto others =
+      drawn.empty() ? replays_at_ends(situation, out.sending) : std::vector<Replay>{};
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
   Correction downtime;
   for (const Quantity quantity : kQuantities) {
-    const double middle = figure(situation, out.replay, quantity);
-    const Ends ends = ends_of(situation, others, middle, quantity);
+    const Ends ends = drawn.empty() ? ends_of(situation, others,
+                                              figure(situation, out.replay, quantity), quantity)
+                                    : ends_drawn(situation, drawn, quantity);
     Correction correction = learn(in.past, place, quantity);
     if (quantity == Quantity::Downtime) downtime = correction;
     // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.
     if (quantity == Quantity::AddedJobTime && correction.moves == 0) {
       correction.offset = tightness_of(situation) * downtime.offset;
     }
-    slot(out.forecast, quantity) = widened(apply(correction, middle, ends.low, ends.high), width);
+    slot(out.forecast, quantity) =
+        widened(apply(correction, ends.middle, ends.low, ends.high), width);
   }
   return out;
 }

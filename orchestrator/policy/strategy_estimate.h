@@ -2,6 +2,8 @@
 // job, corrected by past moves.
 #pragma once
 
+#include <vector>
+
 #include "orchestrator/policy/forecast.h"
 #include "orchestrator/policy/replay.h"
 
@@ -16,6 +18,7 @@ struct Situation {
   DirtyCurve low;
   DirtyCurve middle;
   DirtyCurve high;
+  std::vector<DirtyCurve> cycles;  // DirtyCurve::each()
 };
 
 struct StrategyEstimate {
@@ -30,5 +33,7 @@ double added_job_time(const Situation& situation, const Replay& replay);
 
 /// The strategy with the knobs that serve the priority of the policy best.
 StrategyEstimate estimate(const Situation& situation, Strategy strategy);
+/// With these knobs.
+StrategyEstimate estimate(const Situation& situation, const Sending& sending);
 
 }  // namespace mare::policy

@@ -69,7 +69,9 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"total_bytes", profile.total.count},
                   {"zero_bytes", profile.zero.count},
                   {"compressed_fraction", profile.compressed_fraction},
+                  {"hot_compressed_fraction", profile.hot_compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
+                  {"emulated", profile.emulated},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
                   {"cycles", std::move(cycles)},
@@ -83,7 +85,10 @@ MemoryProfile profile_from(const json& from) {
   out.total = Bytes{number_or<std::uint64_t>(from, "total_bytes", 0)};
   out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
+  out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
+  const auto emulated = from.find("emulated");
+  out.emulated = emulated != from.end() && emulated->is_boolean() && emulated->get<bool>();
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   for (const auto& cycle : list_in(from, "cycles")) {
@@ -169,7 +174,7 @@ std::string outcome_text(const ForecastOutcome& outcome) {
   return out.dump();
 }
 
-ForecastOutcome outcome_from(const json& from) {
+ForecastOutcome forecast_outcome_from(const json& from) {
   ForecastOutcome out;
   out.strategy = strategy_from(word(from, "strategy")).value_or(out.strategy);
   out.total_time_s = number_or(from, "total_time_s", 0.0);
@@ -261,7 +266,7 @@ Forecast read_forecast(Statement& row) {
   out.link = link_from(object_from(row.text()));
   out.strategies = strategy_forecasts_from(row.text());
   if (const std::string outcome = row.text(); !outcome.empty()) {
-    out.outcome = outcome_from(object_from(outcome));
+    out.outcome = forecast_outcome_from(object_from(outcome));
   }
   return out;
 }

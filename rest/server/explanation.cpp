@@ -42,12 +42,7 @@ Json figure_json(const Figure& figure, const Estimate& said, const std::optional
 
 /// What the replay said of each round, uncorrected: the same arithmetic on the same stored input.
 std::vector<policy::ReplayRound> replayed(const Forecast& forecast, Strategy strategy) {
-  policy::ForecastInput input;
-  input.source = forecast.source;
-  input.destination = forecast.destination;
-  input.policy = forecast.policy;
-  input.profile = forecast.profile;
-  input.link = forecast.link;
+  const policy::ForecastInput input = engine::input_of(forecast);
   const policy::Situation situation(input);
   return policy::estimate(situation, strategy).replay.rounds;
 }

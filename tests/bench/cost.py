@@ -20,6 +20,31 @@ class Cost:
     usual: float  # of an iteration
 
 
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """A line that tells of an iteration's end."""
+
+    arrived: float  # this machine's clock
+    end: float  # the clock of the VM that wrote it
+
+
+def ends_across(told: list[Told], begun: float, ended: float, quiet_s: float) -> list[float]:
+    """Ends of iterations on this machine's clock, around a move of the VM that told them.
+
+    Its clock stands still with it, so the quickest line before tells how it went then and the quickest after how it
+    goes since. In between a line counts as of when it came.
+    """
+    near = quiet_s + 2 * SETTLE_S
+    before = [one for one in told if begun - near <= one.arrived <= begun]
+    within = [one.arrived for one in told if begun < one.arrived <= ended]
+    after = [one for one in told if ended < one.arrived <= ended + near]
+    ends = list(within)
+    for part in (before, after):
+        offset = min((one.arrived - one.end for one in part), default=0.0)
+        ends += [one.end + offset for one in part]
+    return sorted(ends)
+
+
 def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float) -> Cost | None:
     """What the job did not do from its last iteration before the move to one well after it, at its usual pace.
 

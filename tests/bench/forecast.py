@@ -70,22 +70,22 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> di
     vm = running.vms[-1]
     wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
-    begun = os.getloadavg()[0]
+    load, begun = os.getloadavg()[0], time.time()
     operation = cluster.submit("POST", f"vms/{vm}/migrations", {
         "destination": cluster.another_host(source), "strategy": strategy, "time_limit_s": TIME_LIMIT_S})
     ended = cluster.ended(operation["id"])
-    running.settled = time.time()
+    running.settled = over = time.time()
     migration = cluster.get(f"migrations/{operation['id']}")
     predicted = forecast_for(cluster, operation["id"], strategy)
     row: dict[str, Any] = {
         "workload": running.workload.name, "rate": rate, "strategy": strategy, "operation": operation["id"],
         "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"],
         "forecast": {name: predicted[name] for name in QUANTITIES}, "job": running.id,
-        "load": max(begun, os.getloadavg()[0])}
+        "load": max(load, os.getloadavg()[0])}
     if ended["outcome"] != "succeeded":
         return row
     cluster.assert_runs_once(vm)
-    measured = outcome_of(migration, running.added_job_time_s(migration))
+    measured = outcome_of(migration, running.added_job_time_s(begun, over))
     row["measured"] = measured
     # As the MPI side will tell it: the next forecasts learn from it.
     if measured["added_job_time_s"] is not None:

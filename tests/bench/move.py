@@ -18,9 +18,10 @@ from typing import Any
 
 from by_hand import METHODS, ByHand, Method, Move
 from caps import Caps
+from cost import Cost, added_job_time, ends_across
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
-from workloads import FOREVER_S, LINE, Workload, report
+from workloads import FOREVER_S, QUIET_S, Workload, report, told_by
 
 POOL = "move"
 MEMORY_MIB = 512
@@ -82,26 +83,15 @@ class Job:
         wait_until(lambda: any(workload.steady in line.text for line in list(self.tail.lines)), f"{workload.name} is at work")
         self.vm: str = cluster.get(f"jobs/{self.id}")["vms"][0]
 
-    def iterations(self) -> list[report.Iteration]:
-        raw, offsets = [], []
-        for line in list(self.tail.lines):
-            if match := LINE.match(line.text):
-                start, duration = int(match[2]) / 1e6, int(match[3]) / 1e6
-                raw.append(report.Iteration(int(match[1]), start, duration))
-                offsets.append(line.arrived - start - duration)
-        return list(report.shifted(raw, min(offsets))) if raw else []
-
-    def lost_s(self, move: Move) -> float:
-        """What the job did not do between a while before the move and a while after it, in seconds of its usual work.
-
-        The guest's own clock may stand still with it, so iterations are counted against this machine's clock.
-        """
-        before, after = move.begun - 8, move.ended + 8
-        wait_until(lambda: time.time() > after + 1, "the job is at its usual work again", patience_s=30)
-        arrived = [line.arrived for line in list(self.tail.lines) if LINE.match(line.text)]
-        usual = [b - a for a, b in zip(arrived, arrived[1:]) if before < a and b < move.begun]
-        within = sum(1 for at in arrived if before < at <= after)
-        return (after - before) - within * statistics.mean(usual)
+    def lost_s(self, move: Move) -> float | None:
+        """None: the job was not seen at its usual pace before and after."""
+        def look() -> Cost | None:
+            ends = ends_across(told_by(list(self.tail.lines)), move.begun, move.ended, QUIET_S)
+            return added_job_time(ends, move.begun, move.ended, QUIET_S)
+        try:
+            return wait_until(look, f"{self.id} is seen before and after its move", patience_s=3 * QUIET_S, period_s=0.5).added
+        except AssertionError:
+            return None
 
     def end(self) -> None:
         (self.cluster.state / "jobs" / self.id / "enough").touch()
@@ -121,9 +111,11 @@ def by_mare(cluster: Cluster, job: Job, destination: str) -> tuple[Move, Json]:
 
 
 def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method | str, home: str, away: str) -> Json:
-    load = os.getloadavg()[0]
     wire_s = MEMORY_MIB * (1 << 20) / GOODPUT[rate]
     cluster.lab("rate", rate)
+    settled = time.time() + QUIET_S + 1
+    wait_until(lambda: time.time() > settled, f"{job.id} has run for a while", period_s=0.5)
+    load = os.getloadavg()[0]
     row: dict[str, Any] = {"rate": rate, "case": job.workload.name}
     if isinstance(method, str):
         move, record = by_mare(cluster, job, away)
@@ -170,13 +162,14 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
 
 def tell(row: Json) -> None:
     words = f"  {row['case']}, {row['rate']}, {row['method']}{' (' + row['strategy'] + ')' if 'strategy' in row else ''}: "
-    words += f"{row['added_job_time_s']:.2f} s of the job in {row['total_time_s']:.1f} s" if row["done"] else \
+    lost = row["added_job_time_s"]
+    words += f"{'?' if lost is None else f'{lost:.2f}'} s of the job in {row['total_time_s']:.1f} s" if row["done"] else \
         f"given up after {row['total_time_s']:.0f} s"
     print(words, file=sys.stderr, flush=True)
 
 
 def middle(rows: list[Json], name: str, **of: str) -> float | None:
-    found = [row[name] for row in rows if row["done"] and all(row[key] == value for key, value in of.items())]
+    found = [row[name] for row in rows if row["done"] and row[name] is not None and all(row[key] == value for key, value in of.items())]
     return statistics.median(found) if found else None
 
 

@@ -15,12 +15,20 @@ for _folder in ("tests/lab", "ui/quickstart"):
         sys.path.insert(0, str(ROOT / _folder))
 
 import report  # noqa: E402
+from cost import SETTLE_S, Cost, Told, added_job_time, ends_across  # noqa: E402
 from client import Follower, Mare  # noqa: E402
 from lib.cluster import Cluster, Json  # noqa: E402
 from lib.waiting import wait_until  # noqa: E402
 
 LINE = re.compile(r"^(?:migtest|writer): iteration=(\d+) start_us=(\d+) duration_us=(\d+)")
 FOREVER_S = 100000
+#: Before and after a move: from them the usual pace is taken.
+QUIET_S = 8.0
+
+
+def told_by(lines: list[report.Line]) -> list[Told]:
+    found = [(line.arrived, LINE.match(line.text)) for line in lines]
+    return [Told(arrived, (int(one[2]) + int(one[3])) / 1e6) for arrived, one in found if one]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,26 +103,20 @@ class Running:
     def text(self) -> str:
         return "\n".join(line.text for line in list(self.follower.lines))
 
-    def iterations(self) -> list[report.Iteration]:
-        """On this machine's clock; empty for a program that does not tell them."""
-        lines = list(self.follower.lines)
-        raw, offsets = [], []
-        for line in lines:
-            if match := LINE.match(line.text):
-                index, start, duration = int(match[1]), int(match[2]) / 1e6, int(match[3]) / 1e6
-                raw.append(report.Iteration(index, start, duration))
-                offsets.append(line.arrived - start - duration)
-        return report.shifted(raw, min(offsets)) if raw else []
+    def told(self) -> list[Told]:
+        """Empty for a program that does not tell its iterations."""
+        return told_by(list(self.follower.lines))
 
-    def added_job_time_s(self, migration: Json) -> float | None:
-        """By the iterations around the move. What rank 0's own clock lost is added where its VM moved."""
-        begin, end = report.parse_time(migration["started"]), report.parse_time(migration["ended"])
-        near = [one for one in self.iterations() if begin - 15 < one.start < end + 15]
-        cost = report.added_job_time(near, begin, end)
-        if cost is None:
+    def added_job_time_s(self, begun: float, ended: float) -> float | None:
+        """By the iterations around the move; waits for those after it. None: too few, as of a program without any."""
+        if not self.told():
             return None
-        lost = migration["downtime_ms"]["guest"] if migration["vm"] == self.vms[0] else 0
-        return float(cost["added_job_time_s"]) + (lost or 0) / 1000
+
+        def look() -> Cost | None:
+            return added_job_time(ends_across(self.told(), begun, ended, QUIET_S), begun, ended, QUIET_S)
+        wait_until(lambda: time.time() > ended + SETTLE_S + QUIET_S, "the job is at its usual work again", period_s=0.2)
+        cost = look()
+        return cost.added if cost else None
 
     def end(self) -> None:
         """Ends it; a program that judges itself must have been right."""

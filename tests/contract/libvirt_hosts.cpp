@@ -12,6 +12,9 @@
 namespace mare::contract {
 namespace {
 
+/// Of each host: several tests at once have VMs there.
+constexpr Bytes kHostMemory = mebibytes(2048);
+
 /// Counts instead of sending: netarp has tests of its own.
 class CountingAnnouncer final : public Announcer {
  public:
@@ -62,7 +65,7 @@ class LibvirtHosts : public LabHosts {
     options.host_name = host(index).name;
     options.uri = uri_of(index);
     options.migration_address = host(index).address;
-    options.memory = mebibytes(1024);
+    options.memory = kHostMemory;
     options.state_dir = state_of(index);
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
@@ -153,7 +156,7 @@ TEST_F(LibvirtOnly, ForeignVmsAreNeitherListedNorTouched) {
 TEST_F(LibvirtOnly, MemoryPromisedToAnArrivalIsNotGivenAway) {
   VmSpec first = hosts_->vm({});
   VmSpec second = hosts_->vm({});
-  first.memory = second.memory = mebibytes(512);
+  first.memory = second.memory = Bytes{kHostMemory.count / 2};
   Driver& driver = hosts_->driver(0);
   const OperationId operation{"op-1"};
   ASSERT_TRUE(is_ok(driver.prepare_incoming({operation, first, std::nullopt, std::nullopt, {}})));

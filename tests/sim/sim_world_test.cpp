@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace mare::test {
 namespace {
 
@@ -171,6 +173,70 @@ TEST_F(PostCopyWorld, AKilledMaredGoesOnWithIt) {
   const auto ended = world.wait(operation.id);
   EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
   EXPECT_EQ(world.cluster.running_on(vm(0).id), destination);
+}
+
+/// The operation has given up, the VM runs again at its destination by other hands, and its pages
+/// still come from the source: they must not be ended with the source's copy.
+TEST_F(PostCopyWorld, ASourceThatStillHoldsPagesIsNoStray) {
+  const auto operation = begin();
+  const Vm moved = vm(0);
+  ASSERT_TRUE(world.cluster.cut_host(source, 5min));
+  const auto ended = world.wait(operation.id);
+  EXPECT_EQ(ended.outcome, Outcome::NeedsOperator) << ended.reason;
+  EXPECT_EQ(vm(0).state, VmState::Lost);
+  world.play(5min);  // the link is back
+  ASSERT_TRUE(world.cluster.set_uplink(source, BytesPerSecond{2e6}));
+  MigrationTicket ticket;
+  ticket.operation = operation.id;
+  ticket.vm.id = moved.id;
+  ticket.vm.uuid = moved.uuid;
+  ticket.sending.strategy = Strategy::PostCopy;
+  const auto by_hand = sim::make_sim_driver(world.cluster, source);
+  ASSERT_TRUE(by_hand->begin_outgoing(ticket, {"sim://" + destination.value}));
+  ASSERT_TRUE(world.play_while_not([&] { return vm(0).state == VmState::Running; }, 60s));
+  world.play(10s);
+  EXPECT_EQ(world.cluster.copy_on(source, moved.id), Copy::Paused) << "still sending";
+  world.play(20min);
+  EXPECT_EQ(world.cluster.copy_on(source, moved.id), Copy::Absent);
+  EXPECT_EQ(world.cluster.running_on(moved.id), destination);
+  EXPECT_TRUE(world.cluster.endings().empty());
+}
+
+TEST_F(World, AMigrationThatBrokeInAPostCopyNobodyHeardOfIsALostVm) {
+  make_pool(1);
+  const VmId id = vm(0).id;
+  const HostId source = *vm(0).host;
+  for (const auto& host : world.cluster.hosts()) {
+    EXPECT_TRUE(world.cluster.set_uplink(host, BytesPerSecond{10e6}));
+  }
+  engine::MigrateRequest move;
+  move.vm = id;
+  move.policy.strategy = Strategy::Hybrid;
+  auto accepted = world.engine().submit(move);
+  ASSERT_TRUE(accepted) << accepted.error().text();
+  ASSERT_TRUE(world.play_while_not(
+      [&] { return world.operation(accepted->id).state == "PreCopying"; }, 10s));
+  const auto sends = [&] {
+    const auto copies = world.cluster.copies();
+    return std::any_of(copies.begin(), copies.end(), [](const auto& c) { return c.sending; });
+  };
+  ASSERT_TRUE(world.play_while_not(sends, 10s));
+  // Its agent is silent from before the switch until the destination has died in post-copy.
+  ASSERT_TRUE(world.cluster.silence_host(source, 100s));
+  ASSERT_TRUE(world.play_while_not(
+      [&] { return world.cluster.running_on(id) && *world.cluster.running_on(id) != source; },
+      90s));
+  const HostId destination = *world.cluster.running_on(id);
+  ASSERT_EQ(world.operation(accepted->id).state, "PreCopying");
+  ASSERT_TRUE(world.cluster.kill_host(destination));
+  ASSERT_TRUE(world.cluster.boot_host(destination));
+  const auto ended = world.wait(accepted->id);
+  EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.reason;
+  EXPECT_NE(ended.reason.find("lost"), std::string::npos) << ended.reason;
+  EXPECT_EQ(vm(0).state, VmState::Failed);
+  EXPECT_EQ(world.cluster.copy_on(source, id), Copy::Absent);
+  ASSERT_EQ(world.cluster.endings().size(), 1U);
+  EXPECT_EQ(world.cluster.endings().front().cause, sim::EndCause::PagesLost);
 }
 
 TEST_F(World, AtItsTimeLimitAMigrationIsEndedAsThePolicySays) {

@@ -274,6 +274,7 @@ std::string memory_text(const Json& memory, bool colour) {
                       {"MEMORY", size("total_bytes")},
                       {"ZERO", size("zero_bytes")},
                       {"COMPRESSES TO", share("compressed_fraction")},
+                      {"WHAT IT WRITES, TO", share("hot_compressed_fraction")},
                       {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
                       {"LOG COSTS", share("cost_fraction")},
                       {"HOST'S CPUS", busy_of}};

@@ -99,7 +99,8 @@ Columns host_columns(WallTime now) {
        [](const Json& o) {
          const std::string why = text(o, "dirty_log_why");
          const std::string log = text(o, "dirty_log");
-         return log.empty() && !why.empty() ? "none: " + why : log;
+         if (why.empty()) return log;
+         return (log.empty() ? "none: " : log + ": ") + why;
        },
        Shown::Alone},
       {"TLS", [](const Json& o) { return std::string(flag(o, "migration_tls") ? "yes" : "no"); },

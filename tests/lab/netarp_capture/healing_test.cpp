@@ -17,8 +17,7 @@ namespace {
 
 const MacAddress kVm{{0x52, 0x54, 0x00, 0x00, 0x00, 0x01}};
 const MacAddress kPeer{{0x52, 0x54, 0x00, 0x00, 0x00, 0x02}};
-const Ipv4Address kIp{0x0a4d0101};
-constexpr int kLimitMs = 10'000;
+const Ipv4Address kVmIp{0x0a4d0101};
 
 class HealingTest : public NetTest {
  protected:
@@ -67,8 +66,8 @@ TEST_F(HealingTest, ControlWithoutAnnouncementStaysLost) {
 TEST_F(HealingTest, ControlFramesAloneLeaveTheOldEntryOfTheOwnBridge) {
   // The frames as any tool on host B would send them, without touching brB's table.
   const Port bridge("brB");
-  bridge.send(gratuitous_arp_request(kVm, kIp));
-  bridge.send(gratuitous_arp_reply(kVm, kIp));
+  bridge.send(gratuitous_arp_request(kVm, kVmIp));
+  bridge.send(gratuitous_arp_reply(kVm, kVmIp));
   EXPECT_FALSE(arrives_at(*vm_a_)) << "the switch should have learned port B";
   EXPECT_FALSE(arrives_at(*vm_b_)) << "brB learned by itself: forget_learned() is not needed";
 }
@@ -77,7 +76,7 @@ TEST_F(HealingTest, AnnouncementHeals) {
   auto sender = Sender::open("brB", Schedule{{Milliseconds{0}}}, clock_, log_);
   ASSERT_TRUE(sender.ok()) << sender.error().text();
   const MonotonicTime before = clock_.now();
-  auto first = (*sender)->announce({kVm, kIp, {}});
+  auto first = (*sender)->announce({kVm, kVmIp, {}});
   ASSERT_TRUE(first.ok()) << first.error().text();
   ASSERT_TRUE(arrives_at(*vm_b_));
   RecordProperty(
@@ -99,9 +98,9 @@ TEST_F(HealingTest, MovesThereAndBack) {
   auto at_b = Sender::open("brB", Schedule{{Milliseconds{0}}}, clock_, log_);
   ASSERT_TRUE(at_a.ok() && at_b.ok());
   for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE((*at_b)->announce({kVm, kIp, {}}).ok());
+    ASSERT_TRUE((*at_b)->announce({kVm, kVmIp, {}}).ok());
     ASSERT_TRUE(arrives_at(*vm_b_)) << i;
-    ASSERT_TRUE((*at_a)->announce({kVm, kIp, {}}).ok());
+    ASSERT_TRUE((*at_a)->announce({kVm, kVmIp, {}}).ok());
     ASSERT_TRUE(arrives_at(*vm_a_)) << i;
   }
 }

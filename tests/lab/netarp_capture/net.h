@@ -15,6 +15,9 @@ namespace mare::netarp::test {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// For a frame that is to come: generous, since the machine may be busy.
+constexpr int kLimitMs = 10'000;
+
 /// Runs a command in this namespace; false if it failed.
 bool run(const std::string& command);
 

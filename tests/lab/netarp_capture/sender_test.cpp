@@ -19,7 +19,6 @@ namespace {
 const MacAddress kMac{{0x52, 0x54, 0x00, 0x12, 0x34, 0x56}};
 const Ipv4Address kIp{0x0a4d0107};  // 10.77.1.7
 const Ipv6Address kIp6{{0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}};
-constexpr int kLimitMs = 10'000;
 
 class SenderTest : public NetTest {
  protected:

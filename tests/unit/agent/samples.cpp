@@ -103,6 +103,8 @@ MemoryProfile full_profile() {
   profile.total = Bytes{602};
   profile.zero = Bytes{603};
   profile.compressed_fraction = 0.625;
+  profile.hot_compressed_fraction = 0.75;
+  profile.emulated = true;
   profile.host_cpus = 8;
   profile.busy_cpus = 2.5;
   for (int i = 1; i <= 2; ++i) {
@@ -211,13 +213,16 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 }
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
-  const auto& [source, taken, total, zero, compressed, cycles, heat, cost, cpus, busy] = a;
+  const auto& [source, taken, total, zero, compressed, hot, cycles, heat, cost, emulated, cpus,
+               busy] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
-  return cycles_same && std::tie(source, taken, total, zero, compressed, heat, cost, cpus, busy) ==
-                            std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                                     b.heat, b.cost_fraction, b.host_cpus, b.busy_cpus);
+  return cycles_same &&
+         std::tie(source, taken, total, zero, compressed, hot, heat, cost, emulated, cpus, busy) ==
+             std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
+                      b.hot_compressed_fraction, b.heat, b.cost_fraction, b.emulated, b.host_cpus,
+                      b.busy_cpus);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 import paths  # noqa: F401
-from cost import SETTLE_S, added_job_time
+from cost import SETTLE_S, Told, added_job_time, ends_across
 
 QUIET_S = 10.0
 
@@ -18,6 +18,25 @@ def ends_of(period: float, until: float, stalls: dict[int, float] | None = None)
         now += period + (stalls or {}).get(len(ends), 0.0)
         ends.append(now)
     return ends
+
+
+class Across(unittest.TestCase):
+    def test_a_clock_that_stood_still_with_its_vm_costs_what_it_stood(self) -> None:
+        """Lines come up to 20 ms late; the VM's clock is behind from the start, and 1.5 s more after its downtime."""
+        told, now = [], 0.0
+        for index in range(100):
+            now += 0.4 + (1.5 if index == 50 else 0.0)
+            clock = now - 7.0 - (1.5 if index >= 50 else 0.0)
+            told.append(Told(now + 0.001 * (index * 7 % 20), clock))
+        begun, ended = 19.9, 22.1
+        ends = ends_across(told, begun, ended, QUIET_S)
+        cost = added_job_time(ends, begun, ended, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 1.5, 3)
+        self.assertEqual(ends, sorted(ends))
+
+    def test_who_told_nothing_ended_nothing(self) -> None:
+        self.assertEqual(ends_across([], 10, 20, QUIET_S), [])
 
 
 class Added(unittest.TestCase):

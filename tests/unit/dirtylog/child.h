@@ -7,9 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hypervisor/dirtylog/process.h"
 #include "orchestrator/core/units.h"
 
 namespace mare::dirtylog::test {
+
+/// What most tests give it.
+constexpr Bytes kRam = mebibytes(64);
+constexpr std::size_t kPages = kRam.count / kPage;
 
 enum class Fill : std::uint8_t { Zero, Random, Text };
 

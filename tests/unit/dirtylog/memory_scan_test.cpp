@@ -13,9 +13,8 @@ namespace mare::dirtylog {
 namespace {
 
 using test::Fill;
-
-constexpr Bytes kRam = mebibytes(64);
-constexpr std::size_t kPages = kRam.count / kPage;
+using test::kPages;
+using test::kRam;
 
 MemoryContent scanned(const test::Child& child) {
   auto content = scan_memory(child.pid(), kRam);
@@ -73,6 +72,29 @@ TEST(MemoryScan, TheSampleIsOfAllParts) {
   text.write(0, 4000, Fill::Text);
   const double of_text = scanned(text).compressed_fraction;
   EXPECT_NEAR(scanned(child).compressed_fraction, 0.5 + of_text / 2, 0.08);
+}
+
+TEST(MemoryScan, WhatIsWrittenIsSampledForItself) {
+  test::Child child(kRam);
+  child.write(0, kPages / 2, Fill::Text);
+  child.write(kPages / 2, kPages / 2, Fill::Random);
+  std::vector<double> heat(kHeatRegions, 0);
+  const auto hot = [&] {
+    auto content = scan_memory(child.pid(), kRam, heat);
+    EXPECT_TRUE(content.ok());
+    return content ? content->hot_compressed_fraction : 0;
+  };
+  const double all = scanned(child).compressed_fraction;
+  EXPECT_DOUBLE_EQ(scanned(child).hot_compressed_fraction, all);
+  EXPECT_DOUBLE_EQ(hot(), all) << "nothing is written";
+  heat[3] = 0.2;
+  const double of_text = hot();
+  EXPECT_LT(of_text, 0.3);
+  heat[3] = 0;
+  heat[50] = 0.2;
+  EXPECT_GT(hot(), 0.99);
+  heat[3] = 0.2;
+  EXPECT_NEAR(hot(), 0.5 + of_text / 2, 0.15);
 }
 
 TEST(MemoryScan, AProcessThatIsGoneIsNotFound) {

@@ -10,8 +10,8 @@
 namespace mare::dirtylog {
 namespace {
 
-constexpr Bytes kRam = mebibytes(64);
-constexpr std::size_t kPages = kRam.count / kPage;
+using test::kPages;
+using test::kRam;
 
 class PagemapScanTest : public testing::Test {
  protected:

@@ -38,28 +38,40 @@ TEST(FindQemu, BelievesAPidFileOnlyIfTheProcessIsTheVms) {
   EXPECT_EQ(*found, getpid());
 }
 
-TEST(Watching, WithoutItsLibraryItSaysSoAndWatchesNothing) {
+TEST(Watching, WithoutItsLibraryItSamplesAndSaysWhy) {
   const TestDirectory directory;
+  SystemClock clock;
+  Log log(clock, LogLevel::Error);
+  const auto none = [](const std::string&) -> Result<VmProcess> {
+    return make_error(Code::NotFound, "no VM is here");
+  };
+  const std::string spaced = directory.path() + "/a b.so";
+  std::ofstream(spaced) << "x";
+  for (const auto& [library, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"", "--dirty-log-library"}, {"/none.so", "/none.so"}, {spaced, "a space"}}) {
+    const Watching watching(dirtylog::LogChoice::Auto, library, none, clock, log);
+    EXPECT_NE(watching.why_not_exact().find(reason), std::string::npos) << watching.why_not_exact();
+    EXPECT_EQ(watching.source(), "page-sampling");
+    EXPECT_EQ(watching.preload(), "");
+  }
+}
+
+TEST(Watching, NothingIsWatchedWhereItIsToldSo) {
   SystemClock clock;
   Log log(clock, LogLevel::Error);
   const auto never = [](const std::string&) -> Result<VmProcess> {
     ADD_FAILURE() << "nothing is to be watched";
     return make_error(Code::NotFound, "never");
   };
-  const std::string spaced = directory.path() + "/a b.so";
-  std::ofstream(spaced) << "x";
-  for (const auto& [library, reason] : std::vector<std::pair<std::string, std::string>>{
-           {"", "--dirty-log-library"}, {"/none.so", "/none.so"}, {spaced, "a space"}}) {
-    Watching watching(library, never, clock, log);
-    watching.start();
-    watching.watch("uuid");
-    EXPECT_NE(watching.why_not().find(reason), std::string::npos) << watching.why_not();
-    EXPECT_EQ(watching.preload(), "");
-    const auto profile = watching.profile({VmId{"a"}, "uuid"}, {getpid(), mebibytes(1)});
-    ASSERT_FALSE(profile.ok());
-    EXPECT_EQ(profile.error().code, Code::Unsupported);
-    watching.stop();
-  }
+  Watching watching(dirtylog::LogChoice::None, "/any.so", never, clock, log);
+  watching.start();
+  watching.watch("uuid");
+  EXPECT_EQ(watching.source(), "");
+  EXPECT_EQ(watching.preload(), "");
+  const auto profile = watching.profile({VmId{"a"}, "uuid"}, {getpid(), mebibytes(1)});
+  ASSERT_FALSE(profile.ok());
+  EXPECT_EQ(profile.error().code, Code::Unsupported);
+  watching.stop();
 }
 
 }  // namespace

@@ -10,15 +10,10 @@
 
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/statistics.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
-
-constexpr double kMega = 1e6;
-
-Microseconds micro(double s) {
-  return Microseconds{std::llround(s * 1e6)};
-}
 
 /// A cycle of a guest that runs `share` of the time and has written d(progress) bytes.
 DirtyCycle cycle(double share, const std::function<double(double)>& d, double until = 64) {
@@ -206,6 +201,24 @@ TEST(DirtyCurve, BurstsThatWereSeenAreInTheRange) {
   const MemoryProfile seen = profile(cycles);
   EXPECT_NEAR(DirtyCurve::from(seen).bytes(0.2), 0.1e6, 1e4);
   EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(0.2), 5e6);
+}
+
+TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 4; ++i) {
+    const double at_once = i == 3 ? 8.9e6 : 0.1e6;
+    // The first one was cut short.
+    cycles.push_back(cycle(
+        1, [at_once](double p) { return p < 0.5 ? at_once : 9e6; }, i == 0 ? 0.2 : 64));
+  }
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_EQ(each.size(), 4U);
+  EXPECT_NEAR(each[1].bytes(0.2), 0.1e6, 1e4);
+  EXPECT_NEAR(each[3].bytes(0.2), 8.9e6, 1e4);
+  EXPECT_NEAR(each[0].bytes(10), 9e6, 0.1e6) << "goes on as the others do";
+  cycles.pop_back();
+  EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "they are alike";
+  EXPECT_TRUE(DirtyCurve::each(profile({})).empty());
 }
 
 std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {

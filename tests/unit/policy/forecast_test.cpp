@@ -9,15 +9,10 @@
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/correction.h"
 #include "orchestrator/policy/score.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
-
-constexpr double kMega = 1e6;
-
-Microseconds micro(double s) {
-  return Microseconds{std::llround(s * 1e6)};
-}
 
 /// A VM of 200 MB, of which 50 are zero, that rewrites `wws` at `rate`.
 MemoryProfile profile(double rate, double wws) {
@@ -113,6 +108,33 @@ TEST(Forecast, LeastTrafficTakesTheFewestBytes) {
       EXPECT_LE(of(out, *out.choice).sent_bytes.value, one.sent_bytes.value * 1.03);
     }
   }
+}
+
+/// It writes 9 MB at once, once in a second, and the log began to look at any time between.
+TEST(Forecast, AGuestThatWritesInBurstsEndsBetweenTwoOfThem) {
+  ForecastInput in = input(0, 0);
+  offer_only(in, {Strategy::PreCopy});
+  in.profile.cycles.clear();
+  for (int i = 0; i < 8; ++i) {
+    DirtyCycle cycle;
+    for (const double at : {0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 64.0}) {
+      const double bytes = at > i / 8.0 ? 9e6 : 0.1e6;
+      cycle.points.push_back({micro(at), micro(at), Bytes{static_cast<std::uint64_t>(bytes)}});
+    }
+    in.profile.cycles.push_back(cycle);
+  }
+  const auto said = of(forecast(in), Strategy::PreCopy);
+  EXPECT_TRUE(said.converges);
+  // 150 MB, and mostly some bursts more.
+  const double wire_s = 150.0 / 11.77;
+  EXPECT_GT(said.total_time_s.low, wire_s);
+  EXPECT_LT(said.total_time_s.value, wire_s + 6);
+  EXPECT_GT(said.total_time_s.high, wire_s + 3) << "now and then it takes many";
+  // Half of the bursts at once: more than fits between any two of them.
+  for (auto& cycle : in.profile.cycles) {
+    for (auto& point : cycle.points) point.unique = Bytes{90'000'000};
+  }
+  EXPECT_FALSE(of(forecast(in), Strategy::PreCopy).converges);
 }
 
 TEST(Forecast, ByDeadlineCountsTheUpperEnd) {

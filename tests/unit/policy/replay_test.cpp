@@ -4,11 +4,11 @@
 #include <rapidcheck/gtest.h>
 
 #include "orchestrator/core/rng.h"
+#include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
 
-constexpr double kMega = 1e6;
 constexpr double kPageWire = 1 + 8.0 / 4096;
 
 /// A guest that rewrites `wws` at `rate`, running all the time.
@@ -86,7 +86,7 @@ TEST(Replay, FasterThanTheLinkDoesNotEndByItself) {
 
   in.at_limit = LimitAction::PostCopy;
   const Replay after = replay(in);
-  EXPECT_NEAR(after.downtime_s, 0.07, 0.001);
+  EXPECT_NEAR(after.downtime_s, 0.123, 0.001);
   EXPECT_GT(after.faulted_s, 0);
 }
 
@@ -129,6 +129,23 @@ TEST(Replay, ThrottlingBeginsAtTheSecondHighRound) {
   EXPECT_DOUBLE_EQ(out.rounds[2].throttle, 0.35);
 }
 
+TEST(Replay, AnEmulatedCpuThatSleepsHoldsUpTheLook) {
+  const DirtyCurve busy = writer(30 * kMega, 40 * kMega, 200 * kMega);
+  ReplayInput in = input(busy, Strategy::Throttled);
+  in.sending.throttle_initial_percent = 90;
+  in.sending.throttle_step_percent = 5;
+  const Replay real = replay(in);
+  in.emulated = true;
+  const Replay emulated = replay(in);
+  ASSERT_GE(real.rounds.size(), 3U);
+  EXPECT_GT(emulated.total_time_s, real.total_time_s + 0.09);  // 10 ms * 0.9 / 0.1, at least once
+  in.sending.strategy = Strategy::PreCopy;
+  in.emulated = false;
+  const Replay unthrottled = replay(in);
+  in.emulated = true;
+  EXPECT_DOUBLE_EQ(replay(in).total_time_s, unthrottled.total_time_s);
+}
+
 TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle, Strategy::Compressed);
@@ -141,6 +158,20 @@ TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
   EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.13, 0.01);
   in.sending.channels = 16;  // two CPUs
   EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.13, 0.01);
+}
+
+TEST(Replay, WhatIsWrittenAgainMayCompressWorseThanTheRest) {
+  const DirtyCurve busy = writer(30 * kMega, 40 * kMega, 200 * kMega);
+  ReplayInput in = input(busy, Strategy::Compressed);
+  in.compressed_fraction = 0.25;
+  EXPECT_TRUE(replay(in).converges);
+  in.hot_compressed_fraction = 1;  // 30 MB/s of it, and the link carries 10
+  EXPECT_FALSE(replay(in).converges);
+  in.compressed_fraction = 1;
+  in.hot_compressed_fraction = 0.25;
+  EXPECT_TRUE(replay(in).converges);
+  in.sending.strategy = Strategy::PreCopy;
+  EXPECT_FALSE(replay(in).converges);
 }
 
 TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
@@ -184,11 +215,12 @@ TEST(Replay, CheckpointRestartGoesOverTheLinkTwice) {
 TEST(Replay, PostCopySwitchesAtOnceAndWaitsForPages) {
   const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
   const Replay out = replay(input(fast, Strategy::PostCopy));
-  EXPECT_NEAR(out.downtime_s, 0.07, 1e-9);
+  // 0.055 s, and 0.28 MB that wait in buffers and 0.4 MB of devices at 10 MB/s.
+  EXPECT_NEAR(out.downtime_s, 0.123, 1e-9);
   EXPECT_GT(out.faulted_s, 1);
   EXPECT_LE(out.faulted_s, out.total_time_s);
   // Only what was sent before the switch and written again goes twice.
-  EXPECT_NEAR(out.total_time_s, 20 * kPageWire + 0.17, 0.01);
+  EXPECT_NEAR(out.total_time_s, 20 * kPageWire + 0.223, 0.01);
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   EXPECT_DOUBLE_EQ(replay(input(idle, Strategy::PostCopy)).faulted_s, 0);
 }

@@ -1,0 +1,146 @@
+// mare-reforecast DATABASE: today's models on the moves of another day.
+//
+// Every move that mared forecast is in its database with what was known before it and what came of
+// it. Each is forecast anew, oldest first, by the knobs that it was made with, and learned from
+// before the next. Prints one JSON object: for each quantity the errors of what was said then, of
+// the new forecast, and of the model without what was learned.
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "orchestrator/engine/past_moves.h"
+#include "orchestrator/policy/score.h"
+#include "orchestrator/policy/strategy_estimate.h"
+#include "orchestrator/store/store.h"
+
+namespace mare::bench {
+namespace {
+
+constexpr std::size_t kMostMoves = 10'000;
+
+struct Moved {
+  Forecast then;
+  policy::PastMove said;   // on that day
+  policy::PastMove anew;   // by today's models, corrected by those before it
+  policy::PastMove alone;  // by today's models, uncorrected
+};
+
+void drop_correction(StrategyForecast& forecast) {
+  for (auto* one : {&forecast.total_time_s, &forecast.sent_bytes, &forecast.downtime_s,
+                    &forecast.added_job_time_s}) {
+    one->value = one->model;
+  }
+}
+
+std::vector<Moved> forecast_anew(const std::vector<Forecast>& moves) {
+  std::vector<Moved> out;
+  std::vector<policy::PastMove> past;
+  for (const auto& then : moves) {
+    auto said = engine::past_move(then);
+    if (!said) continue;
+    Moved row{then, *said, *said, *said};
+    Sending sending = then.sending;
+    sending.strategy = then.outcome->strategy;
+    policy::ForecastInput input = engine::input_of(then);
+    input.past = past;
+    row.anew.forecast = policy::estimate(policy::Situation(input), sending).forecast;
+    row.alone.forecast = row.anew.forecast;
+    drop_correction(row.alone.forecast);
+    past.push_back(row.anew);
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+nlohmann::json json_of(const policy::QuantityScore& score) {
+  return {{"moves", score.moves},         {"median_error", score.median_error},
+          {"p95_error", score.p95_error}, {"median_off", score.median_off},
+          {"p95_off", score.p95_off},     {"bias", score.bias},
+          {"coverage", score.coverage}};
+}
+
+nlohmann::json scores_of(const std::vector<Moved>& rows, policy::PastMove Moved::*which) {
+  std::vector<policy::PastMove> moves;
+  for (const auto& row : rows) moves.push_back(row.*which);
+  const policy::Score score = policy::score(moves);
+  return {{"total_time", json_of(score.total_time)},
+          {"sent_bytes", json_of(score.sent_bytes)},
+          {"downtime", json_of(score.downtime)},
+          {"added_job_time", json_of(score.added_job_time)},
+          {"coverage", score.coverage}};
+}
+
+nlohmann::json values_of(const Moved& row, policy::Quantity quantity) {
+  const auto actual = policy::outcome_of(row.said, quantity);
+  const Estimate& anew = policy::estimate_of(row.anew.forecast, quantity);
+  return {{"actual", actual ? nlohmann::json(*actual) : nlohmann::json()},
+          {"then", policy::estimate_of(row.said.forecast, quantity).value},
+          {"now", anew.value},
+          {"low", anew.low},
+          {"high", anew.high},
+          {"model", anew.model}};
+}
+
+nlohmann::json row_of(const Moved& row) {
+  return {{"operation", row.then.id.value},
+          {"vm", row.then.vm.value},
+          {"strategy", std::string(to_string(row.said.forecast.strategy))},
+          {"program", row.then.program},
+          {"link_bytes_per_s", row.then.link.goodput.value},
+          {"converges", row.anew.forecast.converges},
+          {"total_time_s", values_of(row, policy::Quantity::TotalTime)},
+          {"sent_bytes", values_of(row, policy::Quantity::SentBytes)},
+          {"downtime_s", values_of(row, policy::Quantity::Downtime)},
+          {"added_job_time_s", values_of(row, policy::Quantity::AddedJobTime)}};
+}
+
+int run(const std::string& database, bool emulated) {
+  auto store = store::Store::open(database);
+  if (!store) {
+    std::cerr << "mare-reforecast: " << store.error().text() << '\n';
+    return 1;
+  }
+  std::vector<Forecast> moves;
+  auto read = (*store)->read([&](const store::Reader& reader) -> Status {
+    auto found = reader.past_moves(kMostMoves);
+    if (!found) return found.error();
+    moves = std::move(*found);
+    for (auto& move : moves) move.profile.emulated = move.profile.emulated || emulated;
+    return ok_status();
+  });
+  if (!read) {
+    std::cerr << "mare-reforecast: " << read.error().text() << '\n';
+    return 1;
+  }
+  const auto rows = forecast_anew(moves);
+  nlohmann::json out{{"moves", rows.size()},
+                     {"said_then", scores_of(rows, &Moved::said)},
+                     {"now", scores_of(rows, &Moved::anew)},
+                     {"model_alone", scores_of(rows, &Moved::alone)},
+                     {"rows", nlohmann::json::array()}};
+  for (const auto& row : rows) out["rows"].push_back(row_of(row));
+  std::cout << out.dump(2) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace mare::bench
+
+int main(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const bool emulated = !words.empty() && words.front() == "--emulated";
+  if (emulated) words.erase(words.begin());
+  const bool help = !words.empty() && (words.front() == "--help" || words.front() == "-h");
+  if (words.size() != 1 || help) {
+    (help ? std::cout : std::cerr)
+        << "usage: mare-reforecast [--emulated] DATABASE\nToday's forecasts of the moves that a "
+           "copy "
+           "of a mared's database (mare.db) tells of, beside what was said\nthen and what came. "
+           "Prints one JSON object. A database of an older version is brought up to date; "
+           "--emulated: its\nhosts emulated their guests (newer databases say so themselves).\n";
+    return help ? 0 : 2;
+  }
+  return mare::bench::run(words.front(), emulated);
+}
