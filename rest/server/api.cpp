@@ -76,6 +76,10 @@ std::optional<Response> json_body(const Call& call, wire::Json& out) {
   return std::nullopt;
 }
 
+OperationId operation_id(const Call& call) {
+  return OperationId{call.captures.at("id")};
+}
+
 bool dry_run(const Call& call, wire::Faults& faults) {
   QueryReader query(call, faults);
   const bool dry = query.flag("dry_run");

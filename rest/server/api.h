@@ -8,6 +8,7 @@
 
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/store/store.h"
+#include "rest/server/ask.h"
 #include "rest/server/followers.h"
 #include "rest/server/metrics.h"
 #include "rest/server/router.h"
@@ -60,18 +61,6 @@ Response entity(const Call& call, const Result<T>& found) {
   return found ? json_response(200, wire::to_json(*found)) : refuse(call, found.error());
 }
 
-/// Runs a query on a snapshot and hands out its value.
-template <typename T, typename Ask>
-Result<T> ask(const store::Store& store, Ask question) {
-  Result<T> out = make_error(Code::Internal, "the query did not run");
-  auto done = store.read([&](const store::Reader& reader) -> Status {
-    out = question(reader);
-    return ok_status();
-  });
-  if (!done) return done.error();
-  return out;
-}
-
 /// A refusal (415, 400) when the body can't be had as JSON. An empty body counts as {}.
 std::optional<Response> json_body(const Call& call, wire::Json& out);
 
@@ -86,6 +75,8 @@ std::optional<Response> read_body(const Call& call, Body& body) {
   return refuse(call, faults);
 }
 
+/// Of a path that ends with an operation's, or a migration's, id.
+OperationId operation_id(const Call& call);
 /// ?dry_run=true, for routes that take no other parameter.
 bool dry_run(const Call& call, wire::Faults& faults);
 /// A refusal for query parameters, for routes that take none.

@@ -13,10 +13,6 @@ namespace {
 
 constexpr int kMostProfiles = 16;  // asked of hosts at the same time
 
-OperationId operation_id(const Call& call) {
-  return OperationId{call.captures.at("id")};
-}
-
 Response list_forecasts(const Api& api, const Call& call) {
   wire::Faults faults;
   QueryReader query(call, faults);

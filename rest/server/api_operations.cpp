@@ -10,10 +10,6 @@ const char* const kKinds =
     "host.add, host.remove, host.drain, pool.create, pool.scale, pool.delete, vm.start, vm.stop, "
     "vm.migrate, job.run, forecast.make, plan.drain";
 
-OperationId operation_id(const Call& call) {
-  return OperationId{call.captures.at("id")};
-}
-
 Result<Operation> find_operation(const Api& api, const Call& call) {
   return ask<Operation>(api.store, [&](const auto& r) { return r.operation(operation_id(call)); });
 }

@@ -7,10 +7,6 @@ namespace {
 VmId vm_id(const Call& call) {
   return VmId{call.captures.at("id")};
 }
-OperationId operation_id(const Call& call) {
-  return OperationId{call.captures.at("id")};
-}
-
 Response list_vms(const Api& api, const Call& call) {
   wire::Faults faults;
   QueryReader query(call, faults);

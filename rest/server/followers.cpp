@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 
+#include "rest/server/ask.h"
 #include "rest/wire/entities.h"
 
 namespace mare::rest {
@@ -16,17 +17,6 @@ constexpr Milliseconds kOutputTick{200};  // files don't say when they grow
 constexpr Milliseconds kBacklogTick{50};  // a client is taking what it has
 constexpr Milliseconds kQuietTick{1000};
 constexpr Seconds kQuietEnough{60};  // a quiet output may make room for a new one
-
-template <typename T, typename Ask>
-Result<T> ask(const store::Store& store, Ask question) {
-  Result<T> out = make_error(Code::Internal, "not asked");
-  auto done = store.read([&](const store::Reader& reader) -> Status {
-    out = question(reader);
-    return ok_status();
-  });
-  if (!done) return done.error();
-  return out;
-}
 
 /// Up to `most` bytes of a file from `offset`; "" for a file that isn't there yet.
 std::string read_part(const std::string& path, std::uint64_t offset, std::size_t most) {

@@ -10,7 +10,7 @@
 namespace mare::agent::test {
 namespace {
 
-void run(const std::string& command) {
+void shell(const std::string& command) {
   ASSERT_EQ(std::system((command + " >/dev/null 2>&1").c_str()), 0) << command;
 }
 
@@ -21,7 +21,8 @@ Pki::Pki() {
   EXPECT_NE(::mkdtemp(name.data()), nullptr);
   directory_ = name.data();
   for (const char* ca : {"main", "other"}) {
-    run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=" +
+    shell(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=" +
         std::string(ca) + "-ca -keyout " + path(ca) + "-ca.key -out " + path(ca) + "-ca.pem");
   }
 }
@@ -34,12 +35,12 @@ TlsPaths Pki::issue(const std::string& name, const std::string& ca, int days) {
   const std::string base = path(ca + "-" + name);
   const TlsPaths paths{path(ca + "-ca.pem"), base + ".pem", base + ".key"};
   if (std::filesystem::exists(paths.certificate)) return paths;
-  run("openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name +
-      " -keyout " + base + ".key -out " + base + ".csr");
+  shell("openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name +
+        " -keyout " + base + ".key -out " + base + ".csr");
   std::ofstream(base + ".ext") << "subjectAltName=DNS:" << name << "\n";
-  run("openssl x509 -req -in " + base + ".csr -CA " + paths.ca + " -CAkey " + path(ca) +
-      "-ca.key -CAcreateserial -days " + std::to_string(days) + " -extfile " + base + ".ext -out " +
-      base + ".pem");
+  shell("openssl x509 -req -in " + base + ".csr -CA " + paths.ca + " -CAkey " + path(ca) +
+        "-ca.key -CAcreateserial -days " + std::to_string(days) + " -extfile " + base +
+        ".ext -out " + base + ".pem");
   return paths;
 }
 
