@@ -20,6 +20,7 @@ struct Id {
 
 using HostId = Id<struct HostTag>;              // chosen by the user: "h1"
 using PoolId = Id<struct PoolTag>;              // chosen by the user: "demo"
+using ProjectId = Id<struct ProjectTag>;        // chosen by the user: "physics"
 using VmId = Id<struct VmTag>;                  // pool and index: "demo-0"
 using JobId = Id<struct JobTag>;                // "job-1"
 using OperationId = Id<struct OperationTag>;    // "op-1"; a migration has its operation's id

@@ -36,7 +36,7 @@ std::string waves_text(const DrainPlan& plan) {
 /// The one that loses by the move.
 Result<std::optional<JobId>> running_job(const store::Reader& reader, const VmId& id) {
   auto vm = reader.vm(id);
-  if (!vm && vm.error().code == Code::NotFound) return std::optional<JobId>{};  // deleted since
+  if (!vm && vm.error().code == Code::NotFound) return std::optional<JobId>{};  // gone since
   if (!vm) return vm.error();
   auto jobs = jobs_on(reader, *vm);
   if (!jobs) return jobs.error();
@@ -59,7 +59,7 @@ Result<DrainPlan> read_drain_plan(const store::Reader& reader, const OperationId
   // Newest first; the plan is not to depend on that.
   for (auto child = children->rbegin(); child != children->rend(); ++child) {
     auto forecast = reader.forecast(child->id);
-    if (!forecast && forecast.error().code == Code::NotFound) continue;  // its VM was deleted
+    if (!forecast && forecast.error().code == Code::NotFound) continue;  // its VM is gone
     if (!forecast) return forecast.error();
     const auto* said = forecast->choice ? forecast_of(*forecast, *forecast->choice) : nullptr;
     if (said == nullptr) {

@@ -1,7 +1,9 @@
 #include "orchestrator/engine/engine.h"
 
 #include <atomic>
+#include <type_traits>
 
+#include "orchestrator/engine/autoscaling.h"
 #include "orchestrator/engine/checkpoint_keeper.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_fencer.h"
@@ -12,6 +14,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 #include "orchestrator/model/migration_state.h"
@@ -38,7 +41,8 @@ class Engine::Impl {
                  {},
                  {}},
         monitor_(context_),
-        keeper_(context_) {
+        keeper_(context_),
+        autoscaling_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
     context_.fencer = std::make_shared<HostFencer>(context_);
@@ -48,12 +52,21 @@ class Engine::Impl {
   template <typename Request>
   Result<Operation> submit(const Request& request) {
     Result<Operation> accepted = make_error(Code::Internal, "not planned");
+    bool is_new = true;
     auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
-      accepted = plan(tx, context_, request);
+      if constexpr (std::is_same_v<Request, PoolScaleRequest>) {
+        auto same = find_same(tx, request);
+        if (!same) return same.error();
+        is_new = !same->has_value();
+        if (!is_new) accepted = **same;
+      }
+      if (is_new) accepted = plan(tx, context_, request);
       if (!accepted) return accepted.error();
       return ok_status();
     });
     if (!done) return done.error();
+    // One that goes on has its task, or has ended since.
+    if (!is_new) return accepted;
     context_.inbox->post([this, operation = *accepted] { context_.adopt(operation, false); });
     context_.changed();
     return accepted;
@@ -110,6 +123,32 @@ class Engine::Impl {
     return out;
   }
 
+  Result<Autoscaler> set_autoscale(const PoolId& id, const AutoscaleSetting& setting) {
+    if (auto good = check(setting); !good) return good.error();
+    return change_autoscaler(id, true, [&](Autoscaler& row) {
+      row.setting = setting;
+      row.memory.wishes.clear();
+      row.reason = "";
+    });
+  }
+
+  Status clear_autoscale(const PoolId& id) {
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      if (auto there = tx.pool(id); !there) return there.error();
+      if (auto there = tx.autoscaler(id); !there) return there.error();
+      return tx.erase_autoscaler(id);
+    });
+    if (done) context_.changed();
+    return done;
+  }
+
+  Result<Autoscaler> post_metric(const PoolId& id, double value) {
+    return change_autoscaler(id, false, [&](Autoscaler& row) {
+      row.posted = value;
+      row.posted_at = context_.ports.clock.wall_now();
+    });
+  }
+
   Status recover() {
     auto unfinished =
         query<std::vector<Operation>>(context_.ports.store, [](const store::Reader& reader) {
@@ -142,6 +181,7 @@ class Engine::Impl {
       beating_ = true;
       monitor_.beat();
       keeper_.beat();
+      autoscaling_.beat();
     }
     last_step_.store(context_.ports.clock.now().count());
     for (auto& message : context_.inbox->take()) message();
@@ -185,6 +225,25 @@ class Engine::Impl {
   Context context_;
 
  private:
+  /// Changes the rule's row, makes it if `make`, and has it looked at.
+  Result<Autoscaler> change_autoscaler(const PoolId& id, bool make,
+                                       const std::function<void(Autoscaler&)>& change) {
+    Result<Autoscaler> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      if (auto there = tx.pool(id); !there) return there.error();
+      out = tx.autoscaler(id);
+      const bool missing = !out && out.error().code == Code::NotFound;
+      if (missing && make) out = Autoscaler{id};
+      if (!out) return out.error();
+      change(*out);
+      return tx.put(*out);
+    });
+    if (!done) return done.error();
+    context_.inbox->post([this, id] { autoscaling_.look_soon(id); });
+    context_.changed();
+    return out;
+  }
+
   /// Migrations under way have their places before any other asks for one.
   Status hold_slots(const std::vector<Operation>& unfinished) {
     return context_.ports.store.read([&](const store::Reader& reader) -> Status {
@@ -227,6 +286,7 @@ class Engine::Impl {
       case OperationKind::HostAdd:
       case OperationKind::HostDrain:
       case OperationKind::PoolCreate:
+      case OperationKind::PoolScale:
       case OperationKind::VmStart:
       case OperationKind::JobRun:
       case OperationKind::ForecastMake:
@@ -248,6 +308,7 @@ class Engine::Impl {
 
   HostMonitor monitor_;
   CheckpointKeeper keeper_;
+  Autoscaling autoscaling_;
   bool beating_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
@@ -267,6 +328,9 @@ Result<Operation> Engine::submit(const HostDrainRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const PoolCreateRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const PoolScaleRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const PoolDeleteRequest& request) {
@@ -304,6 +368,21 @@ Result<Host> Engine::activate(const HostId& id) {
 }
 Result<Pool> Engine::set_move_policy(const PoolId& id, const PolicyChange& change) {
   return impl_->set_move_policy(id, change);
+}
+Result<Autoscaler> Engine::set_autoscale(const PoolId& id, const AutoscaleSetting& setting) {
+  return impl_->set_autoscale(id, setting);
+}
+Status Engine::clear_autoscale(const PoolId& id) {
+  return impl_->clear_autoscale(id);
+}
+Result<Autoscaler> Engine::post_metric(const PoolId& id, double value) {
+  return impl_->post_metric(id, value);
+}
+Result<Quota> Engine::set_quota(const Quota& quota) {
+  return keep_quota(impl_->context_.ports.store, quota);
+}
+Status Engine::clear_quota(const ProjectId& project) {
+  return erase_quota(impl_->context_.ports.store, project);
 }
 Result<Forecast> Engine::report(const OperationId& migration, const MigrationReport& report) {
   auto kept = keep_report(impl_->context_, migration, report);

@@ -125,6 +125,8 @@ class Engine {
   Result<Operation> submit(const HostRemoveRequest& request);
   Result<Operation> submit(const HostDrainRequest& request);
   Result<Operation> submit(const PoolCreateRequest& request);
+  /// Asked for again while it goes on: answers the operation that goes on.
+  Result<Operation> submit(const PoolScaleRequest& request);
   Result<Operation> submit(const PoolDeleteRequest& request);
   Result<Operation> submit(const VmStartRequest& request);
   Result<Operation> submit(const VmStopRequest& request);
@@ -140,8 +142,20 @@ class Engine {
   Result<Operation> cancel(const OperationId& id);
   /// Takes a drained host into use again. At once, no operation.
   Result<Host> activate(const HostId& id);
+  /// From now on the pool's size follows a figure. At once, no operation; what was remembered of
+  /// an earlier rule but its cooldowns is forgotten.
+  Result<Autoscaler> set_autoscale(const PoolId& id, const AutoscaleSetting& setting);
+  /// The pool stays as it is.
+  Status clear_autoscale(const PoolId& id);
+  /// A figure for the pool's rule; it is looked at at once.
+  Result<Autoscaler> post_metric(const PoolId& id, double value);
   /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
   Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
+
+  /// What the pools of a project may have together, from now on; what there is stays. At once.
+  Result<Quota> set_quota(const Quota& quota);
+  /// NotFound if it has none.
+  Status clear_quota(const ProjectId& project);
 
   /// Keeps what a client measured of a migration that has ended, for the forecasts to come.
   Result<Forecast> report(const OperationId& migration, const MigrationReport& report);

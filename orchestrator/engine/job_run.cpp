@@ -5,6 +5,7 @@
 #include "orchestrator/engine/checkpoint_timer.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/job_output.h"
+#include "orchestrator/engine/scale_plan.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
@@ -69,7 +70,8 @@ class JobRun final : public Task {
   void wait_for_vms() {
     if (operation().cancel_requested)
       return fail(make_error(Code::Cancelled, "cancelled before it began"));
-    auto free = free_vms();
+    auto free =
+        query<std::vector<Vm>>(store(), [&](const store::Reader& r) { return free_vms(r); });
     if (!free) {
       if (free.error().code == Code::NotFound) return fail(free.error());
       return again();
@@ -77,42 +79,56 @@ class JobRun final : public Task {
     if (free->size() < static_cast<std::size_t>(job_.ranks)) {
       return after(kQueuePoll, [this] { wait_for_vms(); });
     }
-    job_.vms.clear();
-    for (int i = 0; i < job_.ranks; ++i) {
-      job_.vms.push_back(free->at(static_cast<std::size_t>(i)).id);
-    }
-    job_.state = JobState::Starting;
-    if (commit(to_string(JobRunEvent::Assign), to_string(JobRunState::Starting), "", keep_job())) {
+    if (commit(to_string(JobRunEvent::Assign), to_string(JobRunState::Starting), "",
+               [this](store::Transaction& tx) { return assign(tx); })) {
       go_on();
     }
   }
 
+  /// Looks again: since the last look a pool.scale may have been accepted that takes them.
+  Status assign(store::Transaction& tx) {
+    auto free = free_vms(tx);
+    if (!free) return free.error();
+    if (free->size() < static_cast<std::size_t>(job_.ranks)) {
+      return make_error(Code::Conflict, "its VMs were taken meanwhile");
+    }
+    Job begun = job_;
+    begun.vms.clear();
+    for (int i = 0; i < begun.ranks; ++i) {
+      begun.vms.push_back(free->at(static_cast<std::size_t>(i)).id);
+    }
+    begun.state = JobState::Starting;
+    auto kept = put_job(tx, clock(), begun);
+    if (kept) job_ = std::move(begun);
+    return kept;
+  }
+
   /// The pool's VMs that run and have no rank; none while an older job of the pool waits.
-  Result<std::vector<Vm>> free_vms() {
-    return query<std::vector<Vm>>(store(), [&](const store::Reader& r) -> Result<std::vector<Vm>> {
-      auto pool = r.pool(job_.pool);
-      if (!pool) return pool.error();
-      // A pool that is not complete may still be rolled back, and its VMs with it.
-      auto holder = r.unfinished("pool", job_.pool.value);
-      if (!holder) return holder.error();
-      if (*holder && (*holder)->kind == OperationKind::PoolCreate) return std::vector<Vm>{};
-      auto vms = r.vms_of(job_.pool);
-      if (!vms) return vms.error();
-      auto jobs = r.unfinished_jobs_of(job_.pool);
-      if (!jobs) return jobs.error();
-      std::set<VmId> taken;
-      for (const auto& other : *jobs) {
-        if (other.id == job_.id) break;
-        if (other.state == JobState::Queued) return std::vector<Vm>{};  // first come, first served
-        taken.insert(other.vms.begin(), other.vms.end());
-      }
-      for (const auto& other : *jobs) taken.insert(other.vms.begin(), other.vms.end());
-      std::erase_if(*vms, [&](const Vm& vm) {
-        const bool runs = vm.state == VmState::Running || vm.state == VmState::Migrating;
-        return !runs || taken.contains(vm.id);
-      });
-      return vms;
+  Result<std::vector<Vm>> free_vms(const store::Reader& r) {
+    auto pool = r.pool(job_.pool);
+    if (!pool) return pool.error();
+    // A pool that is not complete may still be rolled back, and its VMs with it.
+    auto holder = r.unfinished("pool", job_.pool.value);
+    if (!holder) return holder.error();
+    if (*holder && (*holder)->kind == OperationKind::PoolCreate) return std::vector<Vm>{};
+    auto vms = r.vms_of(job_.pool);
+    if (!vms) return vms.error();
+    auto jobs = r.unfinished_jobs_of(job_.pool);
+    if (!jobs) return jobs.error();
+    auto leaving = leaving_vms(r, job_.pool);
+    if (!leaving) return leaving.error();
+    std::set<VmId> taken = std::move(*leaving);
+    for (const auto& other : *jobs) {
+      if (other.id == job_.id) break;
+      if (other.state == JobState::Queued) return std::vector<Vm>{};  // first come, first served
+      taken.insert(other.vms.begin(), other.vms.end());
+    }
+    for (const auto& other : *jobs) taken.insert(other.vms.begin(), other.vms.end());
+    std::erase_if(*vms, [&](const Vm& vm) {
+      const bool runs = vm.state == VmState::Running || vm.state == VmState::Migrating;
+      return !runs || taken.contains(vm.id);
     });
+    return vms;
   }
 
   // --- Starting, Running, Stopping

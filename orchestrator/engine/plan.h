@@ -11,6 +11,10 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const HostAddRe
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostRemoveRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const PoolScaleRequest& request);
+/// The unfinished operation that was accepted for the same request: asking twice asks once.
+Result<std::optional<Operation>> find_same(const store::Reader& reader,
+                                           const PoolScaleRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolDeleteRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRequest& request,
                        const std::optional<OperationId>& parent = {});

@@ -1,13 +1,13 @@
-#include <set>
+#include <numeric>
 
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
-#include "orchestrator/engine/spec.h"
+#include "orchestrator/engine/pool_vms.h"
+#include "orchestrator/engine/quotas.h"
 
 namespace mare::engine {
 namespace {
 
-constexpr int kMostVms = 1024;  // of one pool
 constexpr int kMostVcpus =
     256;  // what QEMU's q35 takes without special settings is more; nobody needs it
 
@@ -29,33 +29,11 @@ Status check_shape(const PoolCreateRequest& request, const ImageFacts& image) {
   return ok_status();
 }
 
-/// The lowest free addresses of the subnet.
-Result<std::vector<Ipv4Address>> free_addresses(const store::Reader& reader,
-                                                const Settings& settings, int count) {
-  auto vms = reader.vms();
-  if (!vms) return vms.error();
-  std::set<std::uint32_t> taken;
-  for (const auto& vm : *vms) taken.insert(vm.ip.value);
-  std::vector<Ipv4Address> out;
-  const Ipv4Subnet& subnet = settings.vm_subnet;
-  for (std::uint32_t i = 1; i <= subnet.usable() && out.size() < static_cast<std::size_t>(count);
-       ++i) {
-    const Ipv4Address candidate{subnet.network.value + i};
-    if (!taken.contains(candidate.value)) out.push_back(candidate);
-  }
-  if (out.size() == static_cast<std::size_t>(count)) return out;
-  return make_error(Code::ResourceExhausted,
-                    "the VM subnet " + subnet.network.text() + "/" +
-                        std::to_string(subnet.prefix_length) + " has " +
-                        std::to_string(out.size()) + " free addresses, " + std::to_string(count) +
-                        " are needed",
-                    "delete a pool, or start mared with a larger --vm-subnet");
-}
-
 }  // namespace
 
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request) {
   if (auto named = check_name("id", request.id.value); !named) return named.error();
+  if (auto named = check_name("project", request.project.value); !named) return named.error();
   auto there = tx.pool(request.id);
   if (there) {
     return make_error(Code::AlreadyExists, "there is a pool '" + request.id.value + "'",
@@ -80,12 +58,20 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   }
   auto rooms = rooms_now(tx, request.hosts, {});
   if (!rooms) return rooms.error();
-  const std::vector<Bytes> sizes(static_cast<std::size_t>(request.size), request.memory);
-  if (auto places = policy::place_all(*rooms, sizes); !places) {
-    return places.error().during("pool '" + request.id.value + "' can't be made");
+  auto grant = grant_of(tx, request.project);
+  if (!grant) return grant.error();
+  const auto places = place_granted(*grant, *rooms, request.memory, request.size);
+  if (places.refusal) {
+    return places.refusal
+        ->during(std::to_string(places.hosts.size()) + " of " + std::to_string(request.size) +
+                 " VMs fit")
+        .during("pool '" + request.id.value + "' can't be made");
   }
   auto addresses = free_addresses(tx, context.settings, request.size);
   if (!addresses) return addresses.error();
+  if (addresses->size() < places.hosts.size()) {
+    return too_few_addresses(context.settings, addresses->size(), request.size);
+  }
 
   Pool pool;
   pool.id = request.id;
@@ -97,20 +83,14 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreat
   pool.token = make_hex(context.ports.rng, 16);
   pool.hosts = request.hosts;
   pool.move_policy = move_policy;
+  pool.project = request.project;
   pool.created = context.ports.clock.wall_now();
   auto kept = put_pool(tx, context.ports.clock, pool, "pool.created");
   if (!kept) return kept.error();
-  for (int i = 0; i < request.size; ++i) {
-    Vm vm;
-    vm.id = VmId{pool.id.value + "-" + std::to_string(i)};
-    vm.pool = pool.id;
-    vm.index = i;
-    vm.ip = addresses->at(static_cast<std::size_t>(i));
-    vm.mac = mac_for(vm.ip);
-    vm.memory = pool.memory;
-    vm.vcpus = pool.vcpus;
-    vm.created = pool.created;
-    if (auto done = put_vm(tx, context.ports.clock, vm); !done) return done.error();
+  std::vector<int> indices(places.hosts.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  if (auto done = add_vms(tx, context.ports.clock, pool, indices, *addresses); !done) {
+    return done.error();
   }
   Operation draft;
   draft.kind = OperationKind::PoolCreate;

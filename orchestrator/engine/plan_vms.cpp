@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "orchestrator/engine/autoscaling.h"
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/scale_plan.h"
 
 namespace mare::engine {
 namespace {
@@ -106,6 +108,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStartRe
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.id);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   if (vm->state != VmState::Stopped && vm->state != VmState::Failed) {
     return wrong_state(*vm, "stopped");
   }
@@ -129,6 +134,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const VmStopReq
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.id);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   auto jobs = jobs_on(tx, *vm);
   if (!jobs) return jobs.error();
   if (!jobs->empty() && !request.force) {
@@ -149,6 +157,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const MigrateRe
                        const std::optional<OperationId>& parent) {
   auto vm = tx.vm(request.vm);
   if (!vm) return vm.error();
+  if (!parent) {
+    if (auto free = check_not_scaled(tx, *vm); !free) return free.error();
+  }
   if (request.timeout.count() < 1 || request.timeout.count() > 86400) {
     return field_error(
         "timeout_s", "a migration can't be given " + std::to_string(request.timeout.count()) + " s",
@@ -229,12 +240,15 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
     return field_error("ranks", std::to_string(request.ranks) + " ranks can't run",
                        "give at least 1");
   }
-  if (request.ranks > pool->size) {
-    return field_error("ranks",
-                       "the job has " + std::to_string(request.ranks) + " ranks, pool '" +
-                           pool->id.value + "' has " + std::to_string(pool->size) +
-                           " VMs and a rank takes one",
-                       "give at most " + std::to_string(pool->size) + ", or use a larger pool");
+  auto most = size_for_jobs(tx, *pool);
+  if (!most) return most.error();
+  if (request.ranks > *most) {
+    return field_error(
+        "ranks",
+        "the job has " + std::to_string(request.ranks) + " ranks, pool '" + pool->id.value +
+            "' has " + std::to_string(*most) + " VMs and a rank takes one",
+        "give at most " + std::to_string(*most) + ", make the pool larger ('mare pool scale " +
+            pool->id.value + " N'), or use another");
   }
   if (auto good = check(request.checkpoints); !good) return good.error();
   auto holder = tx.unfinished("pool", request.pool.value);

@@ -9,6 +9,7 @@
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/model/quota.h"
 
 namespace mare::engine {
 
@@ -31,6 +32,14 @@ struct PoolCreateRequest {
   int vcpus = 1;
   std::vector<HostId> hosts;      // placement limited to these; empty: all
   PolicyChange move_policy = {};  // against the default
+  ProjectId project{kDefaultProject};
+};
+/// Makes it larger or smaller. VMs that run ranks are never taken.
+struct PoolScaleRequest {
+  PoolId id;
+  int size = 1;
+  bool best_effort = false;  // as near as can be; otherwise all or nothing
+  std::string cause = {};    // kept with it: why a rule asked for it
 };
 struct PoolDeleteRequest {
   PoolId id;

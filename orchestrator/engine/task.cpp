@@ -16,6 +16,8 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_host_drain(context, operation);
     case OperationKind::PoolCreate:
       return make_pool_create(context, operation);
+    case OperationKind::PoolScale:
+      return make_pool_scale(context, operation);
     case OperationKind::PoolDelete:
       return make_pool_delete(context, operation);
     case OperationKind::VmStart:

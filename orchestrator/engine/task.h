@@ -150,6 +150,7 @@ std::shared_ptr<Task> make_host_add(Context& context, const Operation& operation
 std::shared_ptr<Task> make_host_remove(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_host_drain(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_pool_create(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_pool_scale(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_pool_delete(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_vm_start(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_vm_stop(Context& context, const Operation& operation);

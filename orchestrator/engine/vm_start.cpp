@@ -1,5 +1,6 @@
 // vm.start: place, create, wait until the guest answers.
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/task.h"
 
@@ -44,7 +45,9 @@ class VmStart final : public Task {
       if (operation().request != "{}") allowed = {HostId{operation().request}};
       auto rooms = rooms_now(tx, allowed, {});
       if (!rooms) return rooms.error();
-      auto host = policy::place(*rooms, row->memory);
+      auto grant = grant_of(tx, pool->project);
+      if (!grant) return grant.error();
+      auto host = place_granted(*grant, *rooms, row->memory);
       if (!host) {
         refusal = host.error();
         return host.error();

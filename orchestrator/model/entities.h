@@ -14,6 +14,7 @@
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/model/quota.h"
 #include "orchestrator/model/states.h"
 
 namespace mare {
@@ -52,7 +53,8 @@ struct Pool {
   std::string token;          // shared by the pool's guests; never shown by the API
   std::vector<HostId> hosts;  // placement limited to these; empty: all
   WallTime created{0};
-  MovePolicy move_policy = {};  // of its VMs, unless a migration states something else
+  MovePolicy move_policy = {};         // of its VMs, unless a migration states something else
+  ProjectId project{kDefaultProject};  // whose quota its VMs count against
 };
 
 struct Vm {

@@ -55,49 +55,6 @@ constexpr std::array<Row<HostDrainState, HostDrainEvent>, 4> kHostDrainTable{{
     {HostDrainState::Moving, HostDrainEvent::GiveUp, HostDrainState::Failed},
 }};
 
-constexpr std::array<std::pair<PoolCreateState, std::string_view>, 5> kPoolCreateStates{{
-    {PoolCreateState::Planned, "Planned"},
-    {PoolCreateState::Starting, "Starting"},
-    {PoolCreateState::RollingBack, "RollingBack"},
-    {PoolCreateState::Done, "Done"},
-    {PoolCreateState::Failed, "Failed"},
-}};
-constexpr std::array<std::pair<PoolCreateEvent, std::string_view>, 4> kPoolCreateEvents{{
-    {PoolCreateEvent::Begin, "Begin"},
-    {PoolCreateEvent::AllRun, "AllRun"},
-    {PoolCreateEvent::GiveUp, "GiveUp"},
-    {PoolCreateEvent::AllGone, "AllGone"},
-}};
-constexpr std::array<Row<PoolCreateState, PoolCreateEvent>, 5> kPoolCreateTable{{
-    {PoolCreateState::Planned, PoolCreateEvent::Begin, PoolCreateState::Starting},
-    {PoolCreateState::Starting, PoolCreateEvent::AllRun, PoolCreateState::Done},
-    {PoolCreateState::Planned, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
-    {PoolCreateState::Starting, PoolCreateEvent::GiveUp, PoolCreateState::RollingBack},
-    {PoolCreateState::RollingBack, PoolCreateEvent::AllGone, PoolCreateState::Failed},
-}};
-
-constexpr std::array<std::pair<PoolDeleteState, std::string_view>, 5> kPoolDeleteStates{{
-    {PoolDeleteState::Planned, "Planned"},
-    {PoolDeleteState::EndingJobs, "EndingJobs"},
-    {PoolDeleteState::Stopping, "Stopping"},
-    {PoolDeleteState::Done, "Done"},
-    {PoolDeleteState::Failed, "Failed"},
-}};
-constexpr std::array<std::pair<PoolDeleteEvent, std::string_view>, 4> kPoolDeleteEvents{{
-    {PoolDeleteEvent::Begin, "Begin"},
-    {PoolDeleteEvent::JobsEnded, "JobsEnded"},
-    {PoolDeleteEvent::AllGone, "AllGone"},
-    {PoolDeleteEvent::GiveUp, "GiveUp"},
-}};
-constexpr std::array<Row<PoolDeleteState, PoolDeleteEvent>, 6> kPoolDeleteTable{{
-    {PoolDeleteState::Planned, PoolDeleteEvent::Begin, PoolDeleteState::EndingJobs},
-    {PoolDeleteState::EndingJobs, PoolDeleteEvent::JobsEnded, PoolDeleteState::Stopping},
-    {PoolDeleteState::Stopping, PoolDeleteEvent::AllGone, PoolDeleteState::Done},
-    {PoolDeleteState::Planned, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
-    {PoolDeleteState::EndingJobs, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
-    {PoolDeleteState::Stopping, PoolDeleteEvent::GiveUp, PoolDeleteState::Failed},
-}};
-
 constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartStates{{
     {VmStartState::Planned, "Planned"},
     {VmStartState::Placed, "Placed"},
@@ -252,32 +209,6 @@ std::optional<HostDrainState> next(HostDrainState from, HostDrainEvent event) {
 }
 bool state_from(std::string_view text, HostDrainState& state) {
   return value_of(kHostDrainStates, text, state);
-}
-
-std::string_view to_string(PoolCreateState state) {
-  return name_of(kPoolCreateStates, state);
-}
-std::string_view to_string(PoolCreateEvent event) {
-  return name_of(kPoolCreateEvents, event);
-}
-std::optional<PoolCreateState> next(PoolCreateState from, PoolCreateEvent event) {
-  return look_up(kPoolCreateTable, from, event);
-}
-bool state_from(std::string_view text, PoolCreateState& state) {
-  return value_of(kPoolCreateStates, text, state);
-}
-
-std::string_view to_string(PoolDeleteState state) {
-  return name_of(kPoolDeleteStates, state);
-}
-std::string_view to_string(PoolDeleteEvent event) {
-  return name_of(kPoolDeleteEvents, event);
-}
-std::optional<PoolDeleteState> next(PoolDeleteState from, PoolDeleteEvent event) {
-  return look_up(kPoolDeleteTable, from, event);
-}
-bool state_from(std::string_view text, PoolDeleteState& state) {
-  return value_of(kPoolDeleteStates, text, state);
 }
 
 std::string_view to_string(VmStartState state) {

@@ -31,6 +31,24 @@ enum class PoolCreateState : std::uint8_t {
 };
 enum class PoolCreateEvent : std::uint8_t { Begin, AllRun, GiveUp, AllGone };
 
+enum class PoolScaleState : std::uint8_t {
+  Planned,      // which VMs come or go is decided; those that come have rows
+  Growing,      // the VMs that come are being started
+  Shrinking,    // the VMs that go are being ended
+  RollingBack,  // the VMs that came are being ended
+  Done,         // the pool has the size that was asked for
+  Partial,      // its size has changed, but not as was asked for
+  Failed,       // it has the size that it had before
+};
+enum class PoolScaleEvent : std::uint8_t {
+  Grow,
+  Shrink,
+  GiveUp,
+  Reached,
+  PartlyReached,
+  NothingReached
+};
+
 enum class PoolDeleteState : std::uint8_t {
   Planned,
   EndingJobs,  // its jobs were told to stop
@@ -97,6 +115,7 @@ MARE_LIFECYCLE(HostAdd)
 MARE_LIFECYCLE(HostRemove)
 MARE_LIFECYCLE(HostDrain)
 MARE_LIFECYCLE(PoolCreate)
+MARE_LIFECYCLE(PoolScale)
 MARE_LIFECYCLE(PoolDelete)
 MARE_LIFECYCLE(VmStart)
 MARE_LIFECYCLE(VmStop)

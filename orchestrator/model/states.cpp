@@ -26,6 +26,7 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::HostRemove, "host.remove"},
     Name<OperationKind>{OperationKind::HostDrain, "host.drain"},
     Name<OperationKind>{OperationKind::PoolCreate, "pool.create"},
+    Name<OperationKind>{OperationKind::PoolScale, "pool.scale"},
     Name<OperationKind>{OperationKind::PoolDelete, "pool.delete"},
     Name<OperationKind>{OperationKind::VmStart, "vm.start"},
     Name<OperationKind>{OperationKind::VmStop, "vm.stop"},

@@ -33,6 +33,7 @@ enum class OperationKind : std::uint8_t {
   HostRemove,
   HostDrain,
   PoolCreate,
+  PoolScale,
   PoolDelete,
   VmStart,
   VmStop,

@@ -31,6 +31,14 @@ Error no_room(const std::vector<Room>& rooms, Bytes memory) {
                     "add a host, make the VMs smaller or fewer, or delete a pool");
 }
 
+void take(std::vector<Room>& rooms, const HostId& host, Bytes memory) {
+  for (auto& room : rooms) {
+    if (room.host != host) continue;
+    room.free = room.free - (memory + room.vm_overhead);
+    ++room.vms;
+  }
+}
+
 }  // namespace
 
 std::vector<Room> rooms(const std::vector<Host>& hosts, const std::vector<Vm>& vms,
@@ -65,6 +73,28 @@ Result<HostId> place(const std::vector<Room>& rooms, Bytes memory) {
   return room->host;
 }
 
+std::vector<Room> within(std::vector<Room> rooms, const HostCap& cap) {
+  if (cap.used.size() >= cap.most) {
+    std::erase_if(rooms, [&](const Room& room) { return !cap.used.contains(room.host); });
+  }
+  return rooms;
+}
+
+Placing place_most(std::vector<Room> rooms, Bytes memory, int count, std::optional<HostCap> cap) {
+  Placing out;
+  for (int i = 0; i < count; ++i) {
+    auto host = place(cap ? within(rooms, *cap) : rooms, memory);
+    if (!host) {
+      out.refusal = host.error();
+      return out;
+    }
+    take(rooms, *host, memory);
+    if (cap) cap->used.insert(*host);
+    out.hosts.push_back(*host);
+  }
+  return out;
+}
+
 Result<std::vector<HostId>> place_all(std::vector<Room> rooms, const std::vector<Bytes>& memories) {
   std::vector<HostId> out;
   for (const Bytes memory : memories) {
@@ -73,11 +103,7 @@ Result<std::vector<HostId>> place_all(std::vector<Room> rooms, const std::vector
       return host.error().during(std::to_string(out.size()) + " of " +
                                  std::to_string(memories.size()) + " VMs fit");
     }
-    for (auto& room : rooms) {
-      if (room.host != *host) continue;
-      room.free = room.free - (memory + room.vm_overhead);
-      ++room.vms;
-    }
+    take(rooms, *host, memory);
     out.push_back(*host);
   }
   return out;

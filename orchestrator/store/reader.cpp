@@ -84,6 +84,28 @@ Result<Pool> Reader::pool(const PoolId& id) const {
 Result<std::vector<Pool>> Reader::pools() const {
   return all<Pool>(db_, kPoolColumns, "pool ORDER BY id", read_pool);
 }
+
+Result<Autoscaler> Reader::autoscaler(const PoolId& pool) const {
+  auto rows = all<Autoscaler>(db_, kAutoscalerColumns, "autoscaler WHERE id = ?", read_autoscaler,
+                              {pool.value});
+  if (!rows) return rows.error();
+  if (!rows->empty()) return std::move(rows->front());
+  return make_error(Code::NotFound, "pool '" + pool.value + "' is not scaled by a rule",
+                    "give it one with 'mare pool autoscale'");
+}
+
+Result<std::vector<Autoscaler>> Reader::autoscalers() const {
+  return all<Autoscaler>(db_, kAutoscalerColumns, "autoscaler ORDER BY id", read_autoscaler);
+}
+Result<Quota> Reader::quota(const ProjectId& project) const {
+  auto rows = all<Quota>(db_, kQuotaColumns, "quota WHERE id = ?", read_quota, {project.value});
+  if (!rows) return rows.error();
+  return rows->empty() ? Quota{project} : std::move(rows->front());
+}
+
+Result<std::vector<Quota>> Reader::quotas() const {
+  return all<Quota>(db_, kQuotaColumns, "quota ORDER BY id", read_quota);
+}
 Result<Vm> Reader::vm(const VmId& id) const {
   return one<Vm>(db_, kVmColumns, "vm", read_vm, "vm", id.value);
 }
@@ -92,6 +114,11 @@ Result<std::vector<Vm>> Reader::vms() const {
 }
 Result<std::vector<Vm>> Reader::vms_of(const PoolId& pool) const {
   return all<Vm>(db_, kVmColumns, "vm WHERE pool = ? ORDER BY idx", read_vm, {pool.value});
+}
+Result<std::vector<Vm>> Reader::vms_of_project(const ProjectId& project) const {
+  return all<Vm>(db_, kVmColumns,
+                 "vm WHERE pool IN (SELECT id FROM pool WHERE project = ?) ORDER BY pool, idx",
+                 read_vm, {project.value});
 }
 Result<std::vector<Vm>> Reader::vms_on(const HostId& host) const {
   return all<Vm>(db_, kVmColumns, "vm WHERE host = ? ORDER BY pool, idx", read_vm, {host.value});

@@ -141,6 +141,7 @@ Pool read_pool(Statement& row) {
   pool.hosts = ids_from<HostId>(row.text());
   pool.created = WallTime{row.integer()};
   pool.move_policy = policy_from(row.text());
+  pool.project = ProjectId{row.text()};
   return pool;
 }
 
@@ -148,6 +149,22 @@ void bind_row(Statement& to, const Pool& pool) {
   to.bind(pool.id.value).bind(pool.image).bind(pool.image_version).bind(pool.size);
   to.bind(signed_of(pool.memory)).bind(pool.vcpus).bind(pool.token);
   to.bind(list_of(pool.hosts)).bind(pool.created.count()).bind(policy_text(pool.move_policy));
+  to.bind(pool.project.value);
+}
+
+Quota read_quota(Statement& row) {
+  Quota quota;
+  quota.project = ProjectId{row.text()};
+  if (auto vms = row.maybe_integer()) quota.vms = static_cast<int>(*vms);
+  if (auto memory = row.maybe_integer()) quota.memory = Bytes{static_cast<std::uint64_t>(*memory)};
+  if (auto hosts = row.maybe_integer()) quota.hosts = static_cast<int>(*hosts);
+  return quota;
+}
+
+void bind_row(Statement& to, const Quota& quota) {
+  to.bind(quota.project.value).bind(quota.vms);
+  to.bind(quota.memory ? std::optional<std::uint64_t>(quota.memory->count) : std::nullopt);
+  to.bind(quota.hosts);
 }
 
 Vm read_vm(Statement& row) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
 #include "orchestrator/store/connection.h"
 
@@ -15,7 +16,7 @@ inline constexpr const char* kHostColumns =
     "migration_tls, failures, lease_ms, fence, fences";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
-    "move_policy";
+    "move_policy, project";
 inline constexpr const char* kVmColumns =
     "id, pool, idx, uuid, mac, ip, memory_bytes, vcpus, state, host, reason, created_us, "
     "started_us";
@@ -41,6 +42,11 @@ inline constexpr const char* kForecastColumns =
 inline constexpr const char* kCheckpointColumns =
     "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts";
 
+inline constexpr const char* kAutoscalerColumns =
+    "id, setting, posted, posted_us, memory, looked_us, metric, desired, reason, operation";
+
+inline constexpr const char* kQuotaColumns = "id, vms, memory_bytes, hosts";
+
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);
 Vm read_vm(Statement& row);
@@ -50,6 +56,9 @@ Migration read_migration(Statement& row);
 Forecast read_forecast(Statement& row);
 Checkpoint read_checkpoint(Statement& row);
 
+Autoscaler read_autoscaler(Statement& row);
+Quota read_quota(Statement& row);
+
 void bind_row(Statement& to, const Host& host);
 void bind_row(Statement& to, const Pool& pool);
 void bind_row(Statement& to, const Vm& vm);
@@ -58,6 +67,8 @@ void bind_row(Statement& to, const Operation& operation);
 void bind_row(Statement& to, const Migration& migration);
 void bind_row(Statement& to, const Forecast& forecast);
 void bind_row(Statement& to, const Checkpoint& checkpoint);
+void bind_row(Statement& to, const Autoscaler& autoscaler);
+void bind_row(Statement& to, const Quota& quota);
 
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);

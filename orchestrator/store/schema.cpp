@@ -103,6 +103,19 @@ END;
 )sql";
 
 constexpr const char* kVersion3 = R"sql(
+-- The rule by which a pool's size follows a figure; its id is its pool's, and it goes with it.
+CREATE TABLE autoscaler (
+  id TEXT PRIMARY KEY REFERENCES pool(id) ON DELETE CASCADE, setting TEXT NOT NULL,
+  posted TEXT NOT NULL, posted_us INTEGER NOT NULL, memory TEXT NOT NULL,
+  looked_us INTEGER NOT NULL, metric TEXT NOT NULL, desired INTEGER NOT NULL,
+  reason TEXT NOT NULL, operation TEXT NOT NULL
+) STRICT;
+ALTER TABLE pool ADD COLUMN project TEXT NOT NULL DEFAULT 'default';
+-- What the pools of a project may have together; its id is the project's name. NULL: no limit.
+CREATE TABLE quota (id TEXT PRIMARY KEY, vms INTEGER, memory_bytes INTEGER, hosts INTEGER) STRICT;
+)sql";
+
+constexpr const char* kVersion4 = R"sql(
 ALTER TABLE host ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN checkpoint_rule TEXT NOT NULL DEFAULT 'never';
 ALTER TABLE job ADD COLUMN checkpoint_every_us INTEGER NOT NULL DEFAULT 0;
@@ -125,7 +138,7 @@ CREATE INDEX checkpoint_by_job ON checkpoint(job);
 CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3};
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4};
 
 }  // namespace
 

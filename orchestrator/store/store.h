@@ -16,6 +16,7 @@
 
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/result.h"
+#include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
 
 namespace mare::store {
@@ -46,9 +47,16 @@ class Reader {
   Result<std::vector<Host>> hosts() const;
   Result<Pool> pool(const PoolId& id) const;
   Result<std::vector<Pool>> pools() const;
+  /// Of a pool that has a rule; NotFound if it has none.
+  Result<Autoscaler> autoscaler(const PoolId& pool) const;
+  Result<std::vector<Autoscaler>> autoscalers() const;
+  /// Without a row: one without limits.
+  Result<Quota> quota(const ProjectId& project) const;
+  Result<std::vector<Quota>> quotas() const;
   Result<Vm> vm(const VmId& id) const;
   Result<std::vector<Vm>> vms() const;
   Result<std::vector<Vm>> vms_of(const PoolId& pool) const;
+  Result<std::vector<Vm>> vms_of_project(const ProjectId& project) const;
   Result<std::vector<Vm>> vms_on(const HostId& host) const;
   /// Whether this incarnation is over: its VM was deleted, or started again under another UUID.
   Result<bool> has_ended(const std::string& uuid) const;
@@ -100,6 +108,10 @@ class Transaction : public Reader {
   Status put(const Migration& migration);
   Status put(const Forecast& forecast);
   Status put(const Checkpoint& checkpoint);
+  Status put(const Autoscaler& autoscaler);
+  Status erase_autoscaler(const PoolId& pool);
+  Status put(const Quota& quota);
+  Status erase_quota(const ProjectId& project);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);

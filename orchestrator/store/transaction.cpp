@@ -73,6 +73,18 @@ Status Transaction::put(const Checkpoint& checkpoint) {
 Status Transaction::erase(const CheckpointId& id) {
   return run_with_text(db_, "DELETE FROM checkpoint WHERE id = ?", id.value);
 }
+Status Transaction::put(const Autoscaler& autoscaler) {
+  return run_with_row(db_, upsert("autoscaler", kAutoscalerColumns), autoscaler);
+}
+Status Transaction::erase_autoscaler(const PoolId& pool) {
+  return run_with_text(db_, "DELETE FROM autoscaler WHERE id = ?", pool.value);
+}
+Status Transaction::put(const Quota& quota) {
+  return run_with_row(db_, upsert("quota", kQuotaColumns), quota);
+}
+Status Transaction::erase_quota(const ProjectId& project) {
+  return run_with_text(db_, "DELETE FROM quota WHERE id = ?", project.value);
+}
 Status Transaction::erase(const HostId& id) {
   return run_with_text(db_, "DELETE FROM host WHERE id = ?", id.value);
 }

@@ -74,6 +74,9 @@ Result<Reply> Client::get(const std::string& path) const {
 Result<Reply> Client::post(const std::string& path, const wire::Json& body) const {
   return call("POST", path, body.is_null() ? nullptr : &body);
 }
+Result<Reply> Client::put(const std::string& path, const wire::Json& body) const {
+  return call("PUT", path, &body);
+}
 Result<Reply> Client::patch(const std::string& path, const wire::Json& body) const {
   return call("PATCH", path, &body);
 }

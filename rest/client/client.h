@@ -41,6 +41,7 @@ class Client {
   // `path` begins with a slash and is encoded already: "/api/v1/vms?pool=a".
   Result<Reply> get(const std::string& path) const;
   Result<Reply> post(const std::string& path, const wire::Json& body) const;
+  Result<Reply> put(const std::string& path, const wire::Json& body) const;
   Result<Reply> patch(const std::string& path, const wire::Json& body) const;
   Result<Reply> remove(const std::string& path) const;
 

@@ -12,10 +12,12 @@
 #include "rest/server/followers.h"
 #include "rest/server/metrics.h"
 #include "rest/server/router.h"
+#include "rest/wire/autoscale.h"
 #include "rest/wire/bodies.h"
 #include "rest/wire/entities.h"
 #include "rest/wire/forecasts.h"
 #include "rest/wire/problem.h"
+#include "rest/wire/projects.h"
 #include "rest/wire/reader.h"
 
 namespace mare::rest {
@@ -31,6 +33,7 @@ struct Api {
 // One file each. `api` outlives the router.
 void add_host_routes(Router& router, Api& api);
 void add_pool_routes(Router& router, Api& api);
+void add_project_routes(Router& router, Api& api);
 void add_vm_routes(Router& router, Api& api);
 void add_migration_routes(Router& router, Api& api);
 void add_forecast_routes(Router& router, Api& api);

@@ -1,4 +1,4 @@
-// Hosts and pools.
+// Hosts.
 #include "rest/server/api.h"
 
 namespace mare::rest {
@@ -6,9 +6,6 @@ namespace {
 
 HostId host_id(const Call& call) {
   return HostId{call.captures.at("id")};
-}
-PoolId pool_id(const Call& call) {
-  return PoolId{call.captures.at("id")};
 }
 
 wire::HostRecord with_use(const Host& host, const std::vector<Vm>& vms) {
@@ -79,45 +76,6 @@ Response activate_host(Api& api, const Call& call) {
   return entity(call, find_host(api.store, host->id));
 }
 
-Response list_pools(const Api& api, const Call& call) {
-  wire::Faults faults;
-  QueryReader query(call, faults);
-  const auto page = read_page(query);
-  query.finish();
-  if (!faults.empty()) return refuse(call, faults);
-  return page_of<Pool>(
-      call, page, kAllRows,
-      [&](std::size_t) {
-        return ask<std::vector<Pool>>(api.store, [](const auto& r) { return r.pools(); });
-      },
-      [](const auto&) { return true; }, [](const auto& pool) { return pool.id.value; },
-      [](const auto& pool) { return wire::to_json(pool); });
-}
-
-Response create_pool(Api& api, const Call& call) {
-  wire::PoolBody body;
-  if (auto refused = read_body(call, body)) return *refused;
-  return accepted(
-      call, api.engine.submit(engine::PoolCreateRequest{body.id, body.image, body.size, body.memory,
-                                                        body.vcpus, body.hosts, body.move_policy}));
-}
-
-Response patch_pool(Api& api, const Call& call) {
-  wire::PoolPatchBody body;
-  if (auto refused = no_parameters(call)) return *refused;
-  if (auto refused = read_body(call, body)) return *refused;
-  return entity(call, api.engine.set_move_policy(pool_id(call), body.move_policy));
-}
-
-Response delete_pool(Api& api, const Call& call) {
-  wire::Faults faults;
-  QueryReader query(call, faults);
-  const bool force = query.flag("force");
-  query.finish();
-  if (!faults.empty()) return refuse(call, faults);
-  return accepted(call, api.engine.submit(engine::PoolDeleteRequest{pool_id(call), force}));
-}
-
 }  // namespace
 
 void add_host_routes(Router& router, Api& api) {
@@ -137,21 +95,6 @@ void add_host_routes(Router& router, Api& api) {
       [&api](const Call& call) { return drain_host(api, call); });
   add(router, "POST", "/api/v1/hosts/{id}:activate", "activateHost",
       [&api](const Call& call) { return activate_host(api, call); });
-}
-
-void add_pool_routes(Router& router, Api& api) {
-  add(router, "GET", "/api/v1/pools", "listPools",
-      [&api](const Call& call) { return list_pools(api, call); });
-  add(router, "POST", "/api/v1/pools", "createPool",
-      [&api](const Call& call) { return create_pool(api, call); });
-  add(router, "GET", "/api/v1/pools/{id}", "getPool", [&api](const Call& call) {
-    if (auto refused = no_parameters(call)) return *refused;
-    return entity(call, ask<Pool>(api.store, [&](const auto& r) { return r.pool(pool_id(call)); }));
-  });
-  add(router, "PATCH", "/api/v1/pools/{id}", "patchPool",
-      [&api](const Call& call) { return patch_pool(api, call); });
-  add(router, "DELETE", "/api/v1/pools/{id}", "deletePool",
-      [&api](const Call& call) { return delete_pool(api, call); });
 }
 
 }  // namespace mare::rest

@@ -1,5 +1,6 @@
 #include "rest/server/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -12,6 +13,8 @@ namespace {
 struct Snapshot {
   std::vector<Host> hosts;
   std::vector<Pool> pools;
+  std::vector<Autoscaler> autoscalers;
+  std::vector<Quota> quotas;
   std::vector<Vm> vms;
   std::vector<Job> jobs;
   std::vector<Operation> operations;
@@ -32,6 +35,8 @@ Result<Snapshot> snapshot(const store::Store& store) {
   auto done = store.read([&](const store::Reader& reader) -> Status {
     if (auto kept = keep(out.hosts, reader.hosts()); !kept) return kept;
     if (auto kept = keep(out.pools, reader.pools()); !kept) return kept;
+    if (auto kept = keep(out.autoscalers, reader.autoscalers()); !kept) return kept;
+    if (auto kept = keep(out.quotas, reader.quotas()); !kept) return kept;
     if (auto kept = keep(out.vms, reader.vms()); !kept) return kept;
     if (auto kept = keep(out.jobs, reader.jobs(kAll)); !kept) return kept;
     store::OperationFilter filter;
@@ -106,6 +111,59 @@ void operations(std::string& out, const std::vector<Operation>& rows) {
            "kind=\"" + std::string(to_string(key.first)) + "\",outcome=\"" +
                std::string(to_string(key.second)) + "\"",
            count);
+  }
+}
+
+/// While a pool is scaled it has more VMs than its size, or the other way round.
+void pools(std::string& out, const Snapshot& from) {
+  head(out, "mare_pools", "gauge", "Pools.");
+  sample(out, "mare_pools", "", static_cast<double>(from.pools.size()));
+  const auto each = [&](const std::string& name, const std::string& help, const auto& value) {
+    head(out, name, "gauge", help);
+    for (const auto& pool : from.pools) {
+      sample(out, name, "pool=\"" + pool.id.value + "\"", value(pool));
+    }
+  };
+  each("mare_pool_size", "VMs that a pool has when nothing changes it.",
+       [](const Pool& pool) { return static_cast<double>(pool.size); });
+  each("mare_pool_vms_running", "VMs of a pool that run, moving ones included.",
+       [&](const Pool& pool) {
+         return static_cast<double>(
+             std::count_if(from.vms.begin(), from.vms.end(), [&](const Vm& vm) {
+               const bool runs = vm.state == VmState::Running || vm.state == VmState::Migrating;
+               return runs && vm.pool == pool.id;
+             }));
+       });
+  head(out, "mare_pool_desired", "gauge",
+       "VMs that a pool's rule wished for when it was looked at.");
+  for (const auto& row : from.autoscalers) {
+    if (row.looked.count() == 0) continue;
+    sample(out, "mare_pool_desired", "pool=\"" + row.pool.value + "\"", row.desired);
+  }
+  head(out, "mare_pool_metric", "gauge", "The figure that it used, of each VM.");
+  for (const auto& row : from.autoscalers) {
+    if (row.metric) {
+      sample(out, "mare_pool_metric", "pool=\"" + row.pool.value + "\"", *row.metric);
+    }
+  }
+}
+
+void projects(std::string& out, const Snapshot& from) {
+  std::map<ProjectId, int> vms;
+  std::map<PoolId, ProjectId> owners;
+  for (const auto& pool : from.pools) {
+    owners[pool.id] = pool.project;
+    vms[pool.project] += 0;
+  }
+  for (const auto& vm : from.vms) ++vms[owners[vm.pool]];
+  head(out, "mare_project_vms", "gauge", "VMs of a project's pools, whether they run or not.");
+  for (const auto& [project, count] : vms) {
+    sample(out, "mare_project_vms", "project=\"" + project.value + "\"", count);
+  }
+  head(out, "mare_project_vms_quota", "gauge", "How many these may be.");
+  for (const auto& quota : from.quotas) {
+    if (!quota.vms) continue;
+    sample(out, "mare_project_vms_quota", "project=\"" + quota.project.value + "\"", *quota.vms);
   }
 }
 
@@ -201,8 +259,8 @@ Result<std::string> store_metrics(const store::Store& store) {
   by_state(out, "mare_hosts_admin", "Hosts by what the administrator wants of them.", "admin",
            HostAdmin::Drained, found->hosts, [](const Host& host) { return host.admin; });
   memory(out, *found);
-  head(out, "mare_pools", "gauge", "Pools.");
-  sample(out, "mare_pools", "", static_cast<double>(found->pools.size()));
+  pools(out, *found);
+  projects(out, *found);
   by_state(out, "mare_vms", "VMs by state.", "state", VmState::Lost, found->vms,
            [](const Vm& vm) { return vm.state; });
   by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,

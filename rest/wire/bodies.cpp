@@ -20,13 +20,14 @@ bool is_name(const std::string& text) {
          text.back() != '-' && std::all_of(text.begin(), text.end(), allowed);
 }
 
+std::string bad_name(const std::string& text) {
+  return "'" + text + "' can't be a name; use 1 to 32 of a-z, 0-9 and '-', beginning with a letter";
+}
+
 /// A name becomes a host name, a file name and a part of URLs.
 std::string new_name(ObjectReader& from, const std::string& name) {
   auto found = from.text(name, true, {0, 4096});
-  if (found && !is_name(*found)) {
-    from.fault(name, "'" + *found + "' can't be a name; use 1 to 32 of a-z, 0-9 and '-', " +
-                         "beginning with a letter");
-  }
+  if (found && !is_name(*found)) from.fault(name, bad_name(*found));
   return found.value_or("");
 }
 
@@ -115,7 +116,8 @@ Json to_json(const PoolBody& body) {
               {"memory_mib", mib_json(body.memory)},
               {"vcpus", body.vcpus},
               {"hosts", hosts},
-              {"move_policy", to_json(body.move_policy)}};
+              {"move_policy", to_json(body.move_policy)},
+              {"project", body.project.value}};
 }
 
 void read(const Json& json, PoolBody& body, Faults& faults) {
@@ -131,17 +133,35 @@ void read(const Json& json, PoolBody& body, Faults& faults) {
   if (const Json* policy = from.object("move_policy", false)) {
     read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
   }
+  if (auto project = from.text("project", false, {1, 64})) {
+    if (!is_name(*project)) from.fault("project", bad_name(*project));
+    body.project = ProjectId{*project};
+  }
   from.finish();
 }
 
 Json to_json(const PoolPatchBody& body) {
-  return Json{{"move_policy", to_json(body.move_policy)}};
+  Json out = Json::object();
+  if (body.move_policy) out["move_policy"] = to_json(*body.move_policy);
+  if (body.size) out["size"] = *body.size;
+  if (body.best_effort) out["best_effort"] = true;
+  return out;
 }
 
 void read(const Json& json, PoolPatchBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
-  if (const Json* policy = from.object("move_policy", true)) {
-    read(*policy, from.pointer_to("move_policy"), body.move_policy, faults);
+  if (const Json* policy = from.object("move_policy", false)) {
+    read(*policy, from.pointer_to("move_policy"), body.move_policy.emplace(), faults);
+  }
+  if (auto size = from.whole("size", false, {1, kMostInt})) body.size = static_cast<int>(*size);
+  const auto best_effort = from.flag("best_effort", false);
+  body.best_effort = best_effort.value_or(false);
+  if (body.size && body.move_policy) {
+    from.fault("size", "is changed by an operation, a policy at once; send two requests");
+  } else if (best_effort && !body.size && faults.empty()) {
+    from.fault("best_effort", "says how a size is changed; give 'size' with it");
+  } else if (!body.size && !body.move_policy && faults.empty()) {
+    faults.push_back({"", "nothing is to be changed; give 'size' or 'move_policy'"});
   }
   from.finish();
 }

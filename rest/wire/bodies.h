@@ -11,6 +11,7 @@
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/model/quota.h"
 #include "rest/wire/reader.h"
 
 namespace mare::wire {
@@ -27,10 +28,14 @@ struct PoolBody {
   int vcpus = 1;
   std::vector<HostId> hosts;
   PolicyChange move_policy = {};
+  ProjectId project{kDefaultProject};
 };
-/// RFC 7396: what is absent stays, a null in it is the default.
+/// RFC 7396: what is absent stays, a null in the policy is the default. One of size and
+/// move_policy: a policy is changed at once, a size by an operation.
 struct PoolPatchBody {
-  PolicyChange move_policy = {};
+  std::optional<PolicyChange> move_policy = {};
+  std::optional<int> size = {};
+  bool best_effort = false;
 };
 struct VmStartBody {
   std::optional<HostId> host;

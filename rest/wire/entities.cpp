@@ -102,6 +102,7 @@ Json to_json(const Pool& pool) {
               {"vcpus", pool.vcpus},
               {"hosts", ids(pool.hosts)},
               {"move_policy", to_json(pool.move_policy)},
+              {"project", pool.project.value},
               {"created", time_json(pool.created)}};
 }
 

@@ -164,6 +164,7 @@ Result<Pool> pool_from(const Json& json) {
   from.get("vcpus", out.vcpus);
   from.get("hosts", out.hosts);
   from.get("created", out.created);
+  if (auto project = from.reader().text("project", false)) out.project = ProjectId{*project};
   if (const Json* policy = from.reader().object("move_policy", false)) {
     // Read as a request is, but for what a newer server adds.
     PolicyChange change;

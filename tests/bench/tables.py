@@ -8,7 +8,7 @@ from regressions import FITTED, PAPER, formula
 
 Json = Any
 BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
-ORDER = ("soak", "forecast", "move", "migtest")
+ORDER = ("soak", "forecast", "move", "migtest", "planner")
 NOTHING = "-"
 #: Of a value of the set-up that a line of text takes; the rest is in the JSON.
 LONGEST = 40
@@ -118,7 +118,31 @@ def migtest(report: Json) -> list[str]:
             table(("cell", "method", "strategy", "moves", "added job time, s", "total time, s", "downtime, s", "sent, MB"), cells)]
 
 
-BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest}
+def planner(report: Json) -> list[str]:
+    names = {"mare_n_plus_one": "Maré, N+1 kept", "mare": "Maré", "hbal": "hbal", "hbal_to_the_end": "hbal to the end"}
+    balanced, placed_one = [], []
+    for row in report["results"]:
+        size = f"{row['hosts']} x {row['vms']}"
+        for key, name in names.items():
+            one = row[key]
+            score = one["ganeti_score"] if key.startswith("mare") else one["score"]
+            balanced.append((size, name, number(row["before"]["ganeti_score"]), number(score), number(one.get("mare_with_as_many_moves")),
+                             number(one["moves"]) + ("" if one.get("finished", True) else ", unfinished"), number(one["cpu_s"]),
+                             number(one["exposed"])))
+        for rule, both in row.get("one_placement", {}).items():
+            for tool, name in (("mare", "Maré"), ("hail", "hail")):
+                one = both[tool]
+                placed_one.append((size, "kept" if rule == "n_plus_one" else "not asked for", name, one["host"] or NOTHING,
+                                   number(one["ganeti_score"]), number(one["cpu_s"])))
+    return ["Scores are by Ganeti's own scorer, lower is better; each of its programs got "
+            f"{report['setup']['limit_cpu_s']} s of CPU time. What is compared, and why so: [placement.md](placement.md#beside-ganeti).",
+            table(("hosts x VMs", "by", "score before", "score after", "Maré's with as many moves", "moves", "CPU s",
+                   "hosts that could not fail"), balanced),
+            table(("hosts x VMs, one VM more", "N+1", "by", "host", "score after", "CPU s"), placed_one)]
+
+
+BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
+                                                  "planner": planner}
 
 
 def section(report: Json, plots: Iterable[str] = ()) -> str:

@@ -164,6 +164,61 @@ void vms_run(SimWorld& world, const Operation&) {
   for (const auto& vm : world.vms()) EXPECT_EQ(vm.state, VmState::Running) << vm.reason;
 }
 
+Result<Operation> scale(SimWorld& world, int size, bool best_effort = false) {
+  return world.engine().submit(engine::PoolScaleRequest{PoolId{"demo"}, size, best_effort});
+}
+
+void make_large_busy_pool(SimWorld& world) {
+  make_busy_pool(world);
+  must_end(world, scale(world, 4));
+}
+
+/// The size that is told is what there is.
+void has_its_size(SimWorld& w, const Operation& o) {
+  const int size = w.pools().at(0).size;
+  EXPECT_EQ(w.vms().size(), static_cast<std::size_t>(size));
+  EXPECT_EQ(w.cluster.copies().size(), static_cast<std::size_t>(size));
+  vms_run(w, o);
+  EXPECT_NE(o.reason.find("the pool has " + std::to_string(size) + " VM"), std::string::npos)
+      << o.reason;
+}
+
+void add_scales(std::vector<Scene>& all) {
+  const auto reached = [](int size) {
+    return [size](SimWorld& w, const Operation& o) {
+      has_its_size(w, o);
+      EXPECT_EQ(w.pools().at(0).size, size);
+    };
+  };
+  const auto break_a_guest = [](SimWorld& w, const Operation&) {
+    w.play(seconds{2});
+    static_cast<void>(w.cluster.panic_guest(VmId{"demo-3"}));
+  };
+  all.push_back(
+      {"PoolGrow", make_busy_pool, [](SimWorld& w) { return scale(w, 4); }, {}, true, reached(4)});
+  all.push_back({"PoolGrowCancelled", make_busy_pool, [](SimWorld& w) { return scale(w, 4); },
+                 cancel, false, has_its_size});
+  all.push_back({"PoolGrowThatFails", make_busy_pool, [](SimWorld& w) { return scale(w, 4); },
+                 break_a_guest, false, has_its_size});
+  all.push_back({"PoolGrowByBestEffort", make_busy_pool,
+                 [](SimWorld& w) { return scale(w, 4, true); }, break_a_guest, false,
+                 has_its_size});
+  all.push_back({"PoolShrink",
+                 make_large_busy_pool,
+                 [](SimWorld& w) { return scale(w, 2); },
+                 {},
+                 true,
+                 reached(2)});
+  all.push_back({"PoolShrinkCancelled", make_large_busy_pool,
+                 [](SimWorld& w) { return scale(w, 3); }, cancel, false, has_its_size});
+  all.push_back({"PoolAsItIs",
+                 make_busy_pool,
+                 [](SimWorld& w) { return scale(w, 2); },
+                 {},
+                 true,
+                 reached(2)});
+}
+
 std::vector<Scene> scenes() {
   std::vector<Scene> all;
   all.push_back({"HostAdd",
@@ -218,6 +273,7 @@ std::vector<Scene> scenes() {
                  [](SimWorld& w, const Operation& o) {
                    EXPECT_EQ(w.vms().size(), o.outcome == Outcome::Succeeded ? 2U : 0U);
                  }});
+  add_scales(all);
   all.push_back({"PoolDelete",
                  make_busy_pool,
                  [](SimWorld& w) {

@@ -63,7 +63,7 @@ ROOMS = (
          targets=("mare_rest_client",)),
     Room("orchestrator/daemon", "all", (EVERYTHING,), foreign=("cli11", "json"),
          targets=("mare_daemon", "mared")),
-    Room("ui/cli", "rest/client", ("rest/client",), foreign=("json", "cli11"),
+    Room("ui/cli", "rest/client, policy", ("rest/client", "orchestrator/policy"), foreign=("json", "cli11"),
          targets=("mare_cli", "mare")),
     Room("images/builder", ""),
     Room("images/guest", "libc, `protocol.h`",

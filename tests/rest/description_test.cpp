@@ -101,6 +101,9 @@ void takes(const Schemas& schemas, const std::string& name) {
 TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::HostBody>(schemas, "HostCreate");
   takes<wire::PoolBody>(schemas, "PoolCreate");
+  takes<wire::AutoscaleBody>(schemas, "Autoscale");
+  takes<wire::MetricBody>(schemas, "PoolMetric");
+  takes<wire::QuotaBody>(schemas, "Quota");
   takes<wire::VmStartBody>(schemas, "VmStart");
   takes<wire::VmStopBody>(schemas, "VmStop");
   takes<wire::MigrationBody>(schemas, "MigrationCreate");
@@ -123,8 +126,15 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
   names("Operation", "kind", OperationKind::CheckpointRestore);
+  names("Autoscale", "source", MetricSource::Queue);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
+}
+
+TEST_F(Description, NoMemberIsThereTwice) {
+  wire::Faults faults;
+  EXPECT_TRUE(wire::parse_json(world.get("/api/v1/openapi.json").body, faults));
+  for (const auto& fault : faults) ADD_FAILURE() << fault.detail;
 }
 
 TEST_F(Description, VersionIsFilledIn) {

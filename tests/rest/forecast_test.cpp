@@ -142,7 +142,7 @@ TEST_F(Forecasts, APoolsPolicyIsChangedAndTaken) {
   EXPECT_EQ(get("getForecast", "forecasts/" + forecast)["choice"], "stop-and-copy");
   EXPECT_EQ(patch(R"({"move_policy":{"priority":"manual","strategy":null}})").status, 400);
   EXPECT_EQ(patch(R"({"move_policy":{"bandwidth_limit_bytes_per_s":10}})").status, 400);
-  EXPECT_EQ(patch(R"({"size":3})").status, 400);
+  EXPECT_EQ(patch(R"({"strategy":"hybrid"})").status, 400);
   EXPECT_EQ(patch(R"({"move_policy":{}})", "nope").status, 404);
 }
 

@@ -124,6 +124,131 @@ TEST_F(Life, FromHostsToAMigratedJobAndBackToNothing) {
   described("getMetrics", world.get("/metrics"));
 }
 
+TEST_F(Life, APoolGrowsAndShrinks) {
+  world.add_hosts(2);  // eight VMs of 192 + 64 MiB on each
+  world.add_pool("p", 2);
+  const auto patch = [&](const std::string& body) {
+    return described("patchPool", world.patch("/api/v1/pools/p", body));
+  };
+  const Json grown = run("patchPool", patch(R"({"size":4})"));
+  EXPECT_EQ(grown["kind"], "pool.scale");
+  EXPECT_EQ(grown["reason"], "the pool has 4 VMs");
+  EXPECT_EQ(grown["request"]["before"], 2);
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 4);
+  EXPECT_EQ(get("listVms", "/api/v1/vms?pool=p")["items"].size(), 4U);
+  EXPECT_THAT(run("patchPool", patch(R"({"size":4})"))["reason"].get<std::string>(),
+              HasSubstr("already"));
+
+  const Got job =
+      world.post("/api/v1/jobs", R"({"pool":"p","command":["/x","--sim-work=600"],"ranks":3})");
+  const std::string id = job.json()["target"];
+  const auto running = [&] { return get("getJob", "/api/v1/jobs/" + id)["state"] == "running"; };
+  for (int i = 0; i < 100 && !running(); ++i) world.get(job.header("location") + "?wait=100ms");
+  ASSERT_TRUE(running());
+  const Got refused = patch(R"({"size":2})");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.json()["code"], "failed_precondition");
+  EXPECT_THAT(refused.body, HasSubstr(id));
+  EXPECT_THAT(refused.json()["remedy"].get<std::string>(), HasSubstr("shrink to 3"));
+  const Json some = run("patchPool", patch(R"({"size":2,"best_effort":true})"), "failed");
+  EXPECT_EQ(some["state"], "Partial");
+  EXPECT_THAT(some["reason"].get<std::string>(), HasSubstr("the pool has 3 VMs, 2 were asked for"));
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 3);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_size{pool=\"p\"} 3\n"));
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_vms_running{pool=\"p\"} 3\n"));
+
+  const Got full = patch(R"({"size":500})");
+  EXPECT_EQ(full.status, 409);
+  EXPECT_EQ(full.json()["code"], "resource_exhausted");
+  for (const char* wrong : {"{}", R"({"size":0})", R"({"size":2,"move_policy":{}})",
+                            R"({"best_effort":true})", R"({"size":2000})"}) {
+    EXPECT_EQ(patch(wrong).status, 400) << wrong;
+  }
+  EXPECT_EQ(described("patchPool", world.patch("/api/v1/pools/q", R"({"size":2})")).status, 404);
+  world.post("/api/v1/jobs/" + id + ":cancel", "");
+  world.finish(job, "cancelled");
+}
+
+TEST_F(Life, AProjectHasNoMoreThanItsQuota) {
+  world.add_hosts(2);
+  const std::string quota = "/api/v1/projects/physics/quota";
+  const auto put = [&](const std::string& body) {
+    return described("putQuota", world.put(quota, body));
+  };
+  EXPECT_EQ(described("getProject", world.get("/api/v1/projects/physics")).status, 404);
+  EXPECT_EQ(get("listProjects", "/api/v1/projects")["items"].size(), 1U) << "default";
+  const Got set = put(R"({"vms":3,"memory_mib":600})");
+  ASSERT_EQ(set.status, 200) << set.body;
+  EXPECT_EQ(set.json()["vms"], 0);
+  EXPECT_EQ(set.json()["quota"]["vms"], 3);
+  EXPECT_TRUE(set.json()["quota"]["hosts"].is_null());
+  const auto create = [&](const std::string& body) {
+    return described("createPool", world.post("/api/v1/pools", body));
+  };
+  const Got refused = create(R"({"id":"p","size":4,"project":"physics"})");
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.json()["code"], "resource_exhausted");
+  EXPECT_THAT(refused.body, HasSubstr("project 'physics' has 0 of the 3 VMs it may have"));
+  run("createPool", create(R"({"id":"p","size":2,"project":"physics"})"));
+  const Json some = run(
+      "patchPool",
+      described("patchPool", world.patch("/api/v1/pools/p", R"({"size":9,"best_effort":true})")),
+      "failed");
+  EXPECT_THAT(some["reason"].get<std::string>(), HasSubstr("the pool has 3 VMs, 9 were asked for"));
+  const Json now = get("getProject", "/api/v1/projects/physics");
+  EXPECT_EQ(now["vms"], 3);
+  EXPECT_EQ(now["memory_mib"], 576);
+  EXPECT_EQ(now["pools"], Json::array({"p"}));
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_project_vms{project=\"physics\"} 3\n"));
+  EXPECT_EQ(put(R"({"vms":-1})").status, 400);
+  EXPECT_EQ(put(R"({"cpus":1})").status, 400);
+  EXPECT_EQ(create(R"({"id":"q","project":"No Name"})").status, 400);
+  EXPECT_EQ(described("deleteQuota", world.call("DELETE", quota)).status, 200);
+  EXPECT_EQ(described("deleteQuota", world.call("DELETE", quota)).status, 404);
+}
+
+TEST_F(Life, APoolFollowsAFigure) {
+  world.add_hosts(2);
+  world.add_pool("p", 1);
+  const std::string path = "/api/v1/pools/p/autoscale";
+  const auto put = [&](const std::string& body) {
+    return described("putAutoscale", world.put(path, body));
+  };
+  EXPECT_EQ(described("getAutoscale", world.get(path)).status, 404);
+  EXPECT_EQ(
+      described("postPoolMetric", world.post("/api/v1/pools/p/metrics", R"({"value":1})")).status,
+      404)
+      << "nobody would look at it";
+  const Got set = put(R"({"target":15,"total":true,"max":4})");
+  ASSERT_EQ(set.status, 200) << set.body;
+  EXPECT_EQ(set.json()["min"], 1);
+  const Got posted =
+      described("postPoolMetric", world.post("/api/v1/pools/p/metrics", R"({"value":40})"));
+  EXPECT_EQ(posted.json()["posted"], 40.0);
+  const auto rule = [&] { return get("getAutoscale", path); };
+  for (int i = 0; i < 200 && rule()["operation"].is_null(); ++i) {
+    world.clock.sleep_for(std::chrono::milliseconds{50});
+  }
+  const Json now = rule();
+  ASSERT_TRUE(now["operation"].is_string()) << now.dump();
+  EXPECT_EQ(now["desired"], 3);
+  const std::string operation = "/api/v1/operations/" + now["operation"].get<std::string>();
+  const Json ended = get("getOperation", operation + "?wait=60s");
+  EXPECT_EQ(ended["outcome"], "succeeded");
+  EXPECT_THAT(ended["request"]["cause"].get<std::string>(), HasSubstr("grows from 1 to 3"));
+  EXPECT_EQ(get("getPool", "/api/v1/pools/p")["size"], 3);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_pool_desired{pool=\"p\"} 3\n"));
+  EXPECT_EQ(put(R"({"target":0,"max":4})").status, 400);
+  EXPECT_EQ(put("{}").status, 400);
+  EXPECT_EQ(
+      described("putAutoscale", world.put("/api/v1/pools/q/autoscale", R"({"target":1,"max":4})"))
+          .status,
+      404);
+  EXPECT_EQ(described("deleteAutoscale", world.call("DELETE", path)).json()["id"], "p");
+  EXPECT_EQ(described("deleteAutoscale", world.call("DELETE", path)).status, 404);
+  EXPECT_EQ(described("getAutoscale", world.get(path)).status, 404);
+}
+
 TEST_F(Life, AFailedJobTellsItsExitCode) {
   world.add_hosts(1);
   world.add_pool("p", 1);

@@ -117,6 +117,9 @@ Got RestWorld::post(const std::string& path, const std::string& body) const {
   return with_json("POST", path, body);
 }
 
+Got RestWorld::put(const std::string& path, const std::string& body) const {
+  return with_json("PUT", path, body);
+}
 Got RestWorld::patch(const std::string& path, const std::string& body) const {
   return with_json("PATCH", path, body);
 }

@@ -43,6 +43,7 @@ class RestWorld {
   int port() const;
   Got get(const std::string& path) const { return call("GET", path); }
   Got post(const std::string& path, const std::string& body) const;
+  Got put(const std::string& path, const std::string& body) const;
   Got patch(const std::string& path, const std::string& body) const;
   Got call(const std::string& method, const std::string& path) const;
   std::vector<std::string> token_header() const { return {"Authorization: Bearer " + kToken}; }

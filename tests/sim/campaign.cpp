@@ -87,6 +87,11 @@ class Campaign {
   void calm_down() {
     if (!world_.mared_runs()) start_mared();
     faults_->heal();
+    // Rules have their way until a person takes them away; then all stays as it is.
+    world_.play(seconds{60});
+    for (const auto& pool : world_.pools()) {
+      static_cast<void>(world_.engine().clear_autoscale(pool.id));
+    }
     const auto limit = world_.clock.now() + minutes{30};
     while (world_.clock.now() < limit && invariants_.hold()) {
       world_.play(seconds{10});
@@ -136,7 +141,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(20)) {
+    switch (rng_.below(23)) {
       case 0:
         return create_pool();
       case 1:
@@ -155,8 +160,13 @@ class Campaign {
       case 9:
         return remove_or_add_host();
       case 10:
-        return take_checkpoint();
       case 11:
+        return scale_pool();
+      case 12:
+        return follow_a_figure();
+      case 13:
+        return take_checkpoint();
+      case 14:
         return restart_job();
       default:
         return migrate();
@@ -246,6 +256,32 @@ class Campaign {
     if (host == nullptr) return;
     if (host->admin == HostAdmin::Active) return submit(engine::HostDrainRequest{host->id});
     static_cast<void>(world_.engine().activate(host->id));
+  }
+
+  void scale_pool() {
+    const auto pools = world_.pools();
+    const auto* pool = pick(pools);
+    if (pool == nullptr) return;
+    submit(
+        engine::PoolScaleRequest{pool->id, static_cast<int>(1 + rng_.below(6)), rng_.chance(0.5)});
+  }
+
+  /// A rule, and then figures for it; without stabilisation, so that it has its say.
+  void follow_a_figure() {
+    const auto pools = world_.pools();
+    const auto* pool = pick(pools);
+    if (pool == nullptr) return;
+    AutoscaleSetting setting;
+    setting.source = rng_.chance(0.5) ? MetricSource::Queue : MetricSource::Posted;
+    setting.rule.target = 0.5 + rng_.unit();
+    setting.rule.max = static_cast<int>(1 + rng_.below(6));
+    setting.rule.up.step = static_cast<int>(rng_.below(3));
+    setting.rule.down.stabilisation = Seconds{5.0 * static_cast<double>(rng_.below(3))};
+    if (!world_.engine().post_metric(pool->id, 3 * rng_.unit())) {
+      static_cast<void>(world_.engine().set_autoscale(pool->id, setting));
+      ++counts_["rules given"];
+    }
+    committed_ = true;
   }
 
   void delete_pool() {

@@ -141,6 +141,7 @@ void Invariants::check_quiet() {
   }
   if (!world_.snapshot().reservations.empty()) fail("a reservation is left");
   check_checkpoints();
+  check_sizes();
   for (const auto& job : world_.jobs()) check_job_end(job, operations);
   const auto copies = world_.cluster.copies();
   const auto vms = world_.vms();
@@ -168,6 +169,17 @@ void Invariants::check_checkpoints() {
     if (wanted.erase(path) == 0) fail("file " + path + " belongs to no checkpoint");
   }
   for (const auto& path : wanted) fail("file " + path + " of a checkpoint is gone");
+}
+
+/// The size that a pool tells is the number of VMs that it has.
+void Invariants::check_sizes() {
+  std::map<PoolId, int> counts;
+  for (const auto& vm : world_.vms()) ++counts[vm.pool];
+  for (const auto& pool : world_.pools()) {
+    if (counts[pool.id] == pool.size) continue;
+    fail("pool " + pool.id.value + " says that its size is " + std::to_string(pool.size) +
+         " and has " + std::to_string(counts[pool.id]) + " VMs");
+  }
 }
 
 void Invariants::check_vm_against_cluster(const Vm& vm, const std::vector<sim::TrueCopy>& copies) {

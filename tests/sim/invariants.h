@@ -31,6 +31,7 @@ class Invariants {
   void check_vm_row(const Vm& vm, const std::vector<Operation>& unfinished);
   /// The store holds the files of the checkpoints that there are, and no others.
   void check_checkpoints();
+  void check_sizes();
   void check_job_end(const Job& job, const std::vector<Operation>& operations);
   void check_vm_against_cluster(const Vm& vm, const std::vector<sim::TrueCopy>& copies);
 

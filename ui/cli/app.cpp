@@ -191,12 +191,14 @@ int run(int argc, char** argv) {
   Action action;
   add_host_commands(app, action);
   add_pool_commands(app, action);
+  add_project_commands(app, action);
   add_vm_commands(app, action);
   add_job_commands(app, action, trailing);
   add_migration_commands(app, action);
   add_forecast_commands(app, action);
   add_operation_commands(app, action);
   add_event_commands(app, action);
+  add_plan_commands(app, action);
   add_program_commands(app, action);
   point_to_globals(app);
   try {

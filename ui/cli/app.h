@@ -16,6 +16,7 @@ using Trailing = std::vector<std::string>;
 // Each adds one noun with its verbs; the chosen verb sets `action`.
 void add_host_commands(CLI::App& app, Action& action);
 void add_pool_commands(CLI::App& app, Action& action);
+void add_project_commands(CLI::App& app, Action& action);
 void add_vm_commands(CLI::App& app, Action& action);
 void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing);
 void add_migration_commands(CLI::App& app, Action& action);
@@ -23,6 +24,7 @@ void add_forecast_commands(CLI::App& app, Action& action);
 void add_memory_command(CLI::App& vm, Action& action);
 void add_operation_commands(CLI::App& app, Action& action);
 void add_event_commands(CLI::App& app, Action& action);
+void add_plan_commands(CLI::App& app, Action& action);
 void add_program_commands(CLI::App& app, Action& action);
 
 /// The whole line. Answers the exit code.

@@ -1,5 +1,6 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/autoscale_commands.h"
 #include "ui/cli/human.h"
 #include "ui/cli/policy_options.h"
 #include "ui/cli/views.h"
@@ -79,6 +80,9 @@ void add_create(CLI::App& pool, Action& action) {
   create->add_option("--hosts", options->hosts, "Only on these: h1,h2")
       ->delimiter(',')
       ->type_name("HOSTS");
+  create->add_option("--project", options->body.project.value, "Whose quota it counts against")
+      ->capture_default_str()
+      ->type_name("PROJECT");
   add_policy_options(*create, options->policy);
   create->footer(
       "Examples:\n  mare pool create demo --size 4\n"
@@ -91,6 +95,47 @@ void add_create(CLI::App& pool, Action& action) {
       body.move_policy = policy_change(options->policy);
       return create_pool(session, body);
     };
+  });
+}
+
+struct ScaleOptions {
+  std::string pool;
+  int size = 1;
+  bool best_effort = false;
+};
+
+int scale_pool(Session& session, const ScaleOptions& options) {
+  wire::PoolPatchBody body;
+  body.size = options.size;
+  body.best_effort = options.best_effort;
+  auto operation = session.patch(api({"pools", options.pool}), wire::to_json(body));
+  if (!operation) return session.fail(operation.error());
+  Follow follow;
+  follow.look = look_at_pool;
+  follow.on_success = [pool = options.pool](Session& s, const Json& ended) {
+    s.say(text(ended, "reason"));
+    if (auto vms = vms_of(s, pool)) s.print_list(*vms, vm_columns(s.clock().wall_now()));
+  };
+  return finish(session, *operation, follow);
+}
+
+void add_scale(CLI::App& pool, Action& action) {
+  auto options = std::make_shared<ScaleOptions>();
+  CLI::App* scale = pool.add_subcommand("scale", "Make it larger or smaller");
+  scale->add_option("pool", options->pool, "Its name")->required()->type_name("POOL");
+  scale->add_option("size", options->size, "How many VMs it is to have")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000))
+      ->type_name("N");
+  scale->add_flag("--best-effort", options->best_effort,
+                  "Keep what could be reached; otherwise all or nothing");
+  scale->footer(
+      "Examples:\n  mare pool scale demo 8\n  mare pool scale demo 8 --best-effort\n"
+      "VMs that run ranks are never taken; of the others those with the highest numbers go first.\n"
+      "Exit code 1 tells that the size was not reached; what was reached is said, and 'mare pool\n"
+      "show' has it.");
+  scale->callback([&action, options] {
+    action = [options](Session& session) { return scale_pool(session, *options); };
   });
 }
 
@@ -131,7 +176,8 @@ void add_pool_commands(CLI::App& app, Action& action) {
   CLI::App* pool = app.add_subcommand("pool", "Groups of equal VMs")->group("Work");
   pool->require_subcommand(1);
   pool->footer(
-      "Examples:\n  mare pool create demo --size 3\n  mare pool show demo\n"
+      "Examples:\n  mare pool create demo --size 3\n  mare pool scale demo 5\n  mare pool show "
+      "demo\n"
       "  mare pool delete demo");
   CLI::App* list = pool->add_subcommand("list", "All pools");
   list->footer("Example: mare pool list");
@@ -145,6 +191,8 @@ void add_pool_commands(CLI::App& app, Action& action) {
       [&action, id] { action = [id](Session& session) { return show_pool(session, *id); }; });
 
   add_create(*pool, action);
+  add_scale(*pool, action);
+  add_autoscale_commands(*pool, action);
   add_set_policy(*pool, action);
 
   auto force = std::make_shared<bool>(false);

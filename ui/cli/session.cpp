@@ -125,6 +125,14 @@ Result<Json> Session::post(const std::string& path, const Json& body) {
   return std::move(reply->body);
 }
 
+Result<Json> Session::put(const std::string& path, const Json& body) {
+  auto client = this->client();
+  if (!client) return client.error();
+  auto reply = (*client)->put(path, body);
+  if (!reply) return reply.error();
+  return std::move(reply->body);
+}
+
 Result<Json> Session::patch(const std::string& path, const Json& body) {
   auto client = this->client();
   if (!client) return client.error();

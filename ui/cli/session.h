@@ -59,6 +59,7 @@ class Session {
 
   Result<Json> get(const std::string& path);
   Result<Json> post(const std::string& path, const Json& body = Json::object());
+  Result<Json> put(const std::string& path, const Json& body);
   Result<Json> patch(const std::string& path, const Json& body);
   Result<Json> remove(const std::string& path);
   /// All pages of a list, at most `limit` items. `query` is "a=b&c=d" or "".

@@ -133,6 +133,7 @@ Columns pool_columns(WallTime now) {
              const std::string hosts = joined(o, "hosts");
              return hosts.empty() ? std::string("all") : hosts;
            }},
+          {"PROJECT", plain("project"), Shown::Wide},
           {"MOVES", policy_words, Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
           {"AGE", age("created", now)}};

@@ -21,6 +21,7 @@ import tables
 from caps import Caps
 
 SOAK = json.loads((paths.ROOT / "docs" / "results" / "soak.json").read_text(encoding="utf-8"))
+PLANNER = json.loads((paths.ROOT / "docs" / "results" / "planner.json").read_text(encoding="utf-8"))
 
 
 def rows_under(text: str, head: str) -> list[list[str]]:
@@ -66,6 +67,17 @@ class Sections(unittest.TestCase):
         self.assertEqual(len(cells), 7)
         self.assertEqual(rows_under(text, "bar")[0], ["`migrations`", "50", "50", "count", "yes"])
         self.assertIn("memory mib 192", text)
+
+    def test_planner(self) -> None:
+        text = tables.section(PLANNER)
+        row = next(row for row in PLANNER["results"] if row["hosts"] == 50)
+        cells = {tuple(cells[:2]): cells for cells in rows_under(text, "hosts x VMs")}
+        self.assertEqual(len(cells), 4 * len(PLANNER["results"]))
+        ours, theirs = cells["50 x 500", "Maré, N+1 kept"], cells["50 x 500", "hbal"]
+        self.assertEqual(ours[3], tables.number(row["mare_n_plus_one"]["ganeti_score"]))
+        self.assertEqual(theirs[3:6], [tables.number(row["hbal"]["score"]), tables.number(row["hbal"]["mare_with_as_many_moves"]),
+                                       f"{row['hbal']['moves']}, unfinished"])
+        self.assertEqual([row[2] for row in rows_under(text, "hosts x VMs, one VM more")[:2]], ["Maré", "hail"])
 
     def test_forecast(self) -> None:
         text = tables.section(forecast_report())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -50,6 +51,57 @@ class CommandTest(unittest.TestCase):
 
     def sent(self, method: str) -> list[tuple[str, Any]]:
         return [(path, body) for verb, path, body, _ in self.server.requests if verb == method]
+
+
+class Plans(CommandTest):
+    """What if: nobody is asked, so the address leads nowhere."""
+
+    EXAMPLE = str(pathlib.Path(__file__).resolve().parents[3] / "docs" / "examples" / "cluster.json")
+
+    def plan(self, *words: str, code: int = 0) -> Any:
+        done = self.mare("-o", "json", "plan", "--from", self.EXAMPLE, *words, code=code, MARE_URL="http://127.0.0.1:1")
+        return json.loads(done.stdout)
+
+    def test_the_documented_example_is_rebalanced(self) -> None:
+        plan = self.plan()
+        self.assertGreater(len(plan["moves"]), 0, plan["reason"])
+        self.assertLess(plan["score_after"], plan["score_before"])
+        self.assertEqual(plan["moves"][0]["from"], "h1", "its ranks have two cpus for four")
+        self.assertEqual(len(self.plan("--max-moves", "1")["moves"]), 1)
+        table = self.mare("plan", "--from", self.EXAMPLE)
+        self.assertIn("STEP", table.stdout)
+        self.assertIn("the score falls from", table.stderr)
+
+    def test_drain_place_spread_and_pack(self) -> None:
+        self.assertEqual({move["from"] for move in self.plan("--drain", "h2")["moves"]}, {"h2"})
+        self.assertEqual(self.plan("--place")["placed"][0]["vm"], "web-0")
+        self.assertTrue(self.plan("--spread", "job-1")["worth"])
+        packed = self.plan("--pack", "job-1", "--hosts", "1")
+        self.assertFalse(packed["worth"])
+        self.assertIn("stays", packed["reason"])
+        self.assertEqual(self.server.requests, [])
+
+    def test_what_has_no_place_is_exit_4_and_named(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"hosts": [{"id": "h1", "memory_mib": 512, "cpus": 1}],
+                       "vms": [{"id": "v1", "memory_mib": 600}, {"id": "v2", "memory_mib": 100, "host": "h1"}]}, file)
+            file.flush()
+            done = self.mare("plan", "--from", file.name, "--place", "--no-n-plus-one", code=4)
+            self.assertIn("'v1': it needs 600 MiB and the most that is free is 412 MiB on 'h1'", done.stderr)
+            self.assertIn("'h9'", self.mare("plan", "--from", file.name, "--drain", "h9", code=3).stderr)
+            done = self.mare("plan", "--from", file.name, "--drain", "h1", code=4)
+            self.assertIn("can't be emptied", done.stderr)
+
+    def test_faults_of_the_file_are_all_told(self) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"hosts": [{"id": "h1", "memory_mib": -1, "cpus": 1}, {"id": "h1", "memory_mib": 1, "cpus": 1}],
+                       "vms": [{"id": "v1", "memory_mib": 5, "host": "h7", "colour": "red"}]}, file)
+            file.flush()
+            done = self.mare("plan", "--from", file.name, code=2)
+            for words in ("/hosts/0/memory_mib", "'h1' occurs twice", "no host 'h7'", "/vms/0/colour"):
+                self.assertIn(words, done.stderr)
+        self.assertIn("can't read", self.mare("plan", "--from", "/nowhere/at/all", code=3).stderr)
+        self.mare("plan", "--from", self.EXAMPLE, "--drain", "h1", "--place", code=2)
 
 
 class Lists(CommandTest):
@@ -254,6 +306,68 @@ class Policies(CommandTest):
             "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy", "drop_page_cache": False})
         self.assertEqual(self.policy("--drop-page-cache", "yes"), {"drop_page_cache": True})
         self.mare("pool", "set-policy", "demo", "--bandwidth", "much", code=2)
+
+    def test_a_pool_is_scaled(self) -> None:
+        scaled = {**operation(), "kind": "pool.scale", "target": "demo"}
+        self.server.on("PATCH", "/pools/demo", scaled, 202)
+        self.server.on("GET", "/vms", {"items": [{"id": "demo-0", "state": "running"}]})
+        self.server.on("GET", "/operations/op-1",
+                       in_turn(scaled, operation("succeeded", reason="the pool has 3 VMs")))
+        done = self.mare("pool", "scale", "demo", "3")
+        self.assertEqual(self.sent("PATCH"), [("/api/v1/pools/demo", {"size": 3})])
+        self.assertIn("the pool has 3 VMs", done.stderr)
+        self.assertIn("demo-0", done.stdout)
+        self.server.on("GET", "/operations/op-1",
+                       operation("failed", reason="no room; the pool has 2 VMs, 3 were asked for"))
+        done = self.mare("pool", "scale", "demo", "3", "--best-effort", code=1)
+        self.assertEqual(self.sent("PATCH")[1][1], {"size": 3, "best_effort": True})
+        self.assertIn("the pool has 2 VMs, 3 were asked for", done.stderr)
+        self.assertEqual(self.mare("pool", "scale", "demo", "3", "--no-wait", "-o", "name").stdout, "op-1\n")
+        for words in (["demo"], ["demo", "0"], ["demo", "many"]):
+            self.mare("pool", "scale", *words, code=2)
+
+    def test_a_projects_quota(self) -> None:
+        project = {"id": "physics", "pools": ["demo"], "vms": 4, "memory_mib": 768, "hosts": ["h1", "h2"],
+                   "quota": {"vms": 16, "memory_mib": None, "hosts": None}}
+        self.server.on("GET", "/projects", {"items": [project]})
+        self.server.on("GET", "/projects/physics", project)
+        for method in ("PUT", "DELETE"):
+            self.server.on(method, "/projects/physics/quota", project)
+        listed = self.mare("project", "list").stdout
+        self.assertIn("4 of 16", listed)
+        self.assertIn("768 MiB", listed)
+        self.assertIn("4 of 16", self.mare("project", "quota", "physics").stdout, "a look")
+        self.assertEqual(self.sent("PUT"), [])
+        self.mare("project", "quota", "physics", "--vms", "16", "--memory", "4GiB")
+        self.assertEqual(self.sent("PUT"), [("/api/v1/projects/physics/quota", {"vms": 16, "memory_mib": 4096, "hosts": None})])
+        self.assertEqual(self.mare("project", "quota", "physics", "--none", "-o", "name").stdout, "physics\n")
+        for words in (["--vms", "-1"], ["--memory", "much"], ["--none", "--vms", "1"]):
+            self.mare("project", "quota", "physics", *words, code=2)
+
+    def test_a_pool_follows_a_figure(self) -> None:
+        rule = {"pool": "demo", "source": "posted", "total": True, "target": 15, "min": 1, "max": 8, "metric": 21,
+                "desired": 3, "reason": "grows from 2 to 3", "up": {"stabilisation_s": 0, "cooldown_s": 180, "step": 0},
+                "down": {"stabilisation_s": 300, "cooldown_s": 0, "step": 2}}
+        for method in ("GET", "PUT"):
+            self.server.on(method, "/pools/demo/autoscale", rule)
+        done = self.mare("pool", "autoscale", "demo", "--target", "15", "--total", "--max", "8", "--up-cooldown", "180s",
+                         "--down-step", "2")
+        self.assertEqual(self.sent("PUT"), [("/api/v1/pools/demo/autoscale", {
+            "source": "posted", "total": True, "stale_after_s": 60, "target": 15, "tolerance": 0.1, "min": 1, "max": 8,
+            "up": {"stabilisation_s": 0, "cooldown_s": 180, "step": 0},
+            "down": {"stabilisation_s": 300, "cooldown_s": 0, "step": 2}})])
+        self.assertIn("grows from 2 to 3", done.stdout)
+        self.assertIn("posted, of the pool", self.mare("pool", "autoscale", "demo").stdout)
+        self.assertEqual(len(self.sent("PUT")), 1, "a look changes nothing")
+        self.server.on("DELETE", "/pools/demo/autoscale", {"id": "demo", "size": 3})
+        self.assertIn("stays at 3 VMs", self.mare("pool", "autoscale", "demo", "--off").stderr)
+        self.server.on("POST", "/pools/demo/metrics", rule)
+        self.assertEqual(self.mare("pool", "metric", "demo", "42.5", "-o", "name").stdout, "demo\n")
+        self.assertEqual(self.sent("POST"), [("/api/v1/pools/demo/metrics", {"value": 42.5})])
+        for words in (["--target", "15"], ["--max", "3"], ["--target", "0", "--max", "3"], ["--source", "queue"],
+                      ["--down-step", "2"], ["--off", "--target", "1", "--max", "2"], ["--target", "1", "--max", "2", "--source", "moon"]):
+            self.mare("pool", "autoscale", "demo", *words, code=2)
+        self.mare("pool", "metric", "demo", "-1", code=2)
 
     def test_it_is_shown_in_words(self) -> None:
         self.server.on("GET", "/pools", {"items": [self.POOL]})

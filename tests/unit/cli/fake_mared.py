@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             route(self)
 
-    do_GET = do_POST = do_DELETE = do_PATCH = _handle
+    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _handle
 
 
 class FakeMared(ThreadingHTTPServer):

@@ -24,9 +24,10 @@ struct Kind {
 using Kinds = ::testing::Types<
     Kind<HostAddState, HostAddEvent, 3, 2>, Kind<HostRemoveState, HostRemoveEvent, 3, 2>,
     Kind<HostDrainState, HostDrainEvent, 4, 3>, Kind<PoolCreateState, PoolCreateEvent, 5, 4>,
-    Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>, Kind<VmStartState, VmStartEvent, 7, 6>,
-    Kind<VmStopState, VmStopEvent, 5, 4>, Kind<JobRunState, JobRunEvent, 6, 5>,
-    Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>, Kind<PlanDrainState, PlanDrainEvent, 4, 3>,
+    Kind<PoolScaleState, PoolScaleEvent, 7, 6>, Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>,
+    Kind<VmStartState, VmStartEvent, 7, 6>, Kind<VmStopState, VmStopEvent, 5, 4>,
+    Kind<JobRunState, JobRunEvent, 6, 5>, Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>,
+    Kind<PlanDrainState, PlanDrainEvent, 4, 3>,
     Kind<CheckpointTakeState, CheckpointTakeEvent, 6, 6>,
     Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>,
     Kind<RecoveryRunState, RecoveryRunEvent, 5, 4>>;
@@ -104,7 +105,7 @@ TYPED_TEST(Lifecycle, EveryStateCanEnd) {
 }
 
 TYPED_TEST(Lifecycle, OnlyEndsHaveEndNames) {
-  const std::set<std::string_view> kEnds{"Done", "Failed", "NeedsOperator"};
+  const std::set<std::string_view> kEnds{"Done", "Partial", "Failed", "NeedsOperator"};
   for (const auto state : this->states()) {
     EXPECT_EQ(this->ends(state), kEnds.contains(to_string(state))) << to_string(state);
   }
@@ -162,6 +163,13 @@ TEST(CheckpointRestore, NothingIsLoadedBeforeWhatWasThereIsGone) {
                           CheckpointRestoreState::Resuming}) {
     EXPECT_EQ(next(from, Event::Abort), CheckpointRestoreState::Cleaning);
   }
+}
+
+TEST(PoolScale, WhatCameIsNotGivenUpWithoutRollingBack) {
+  EXPECT_EQ(next(PoolScaleState::Growing, PoolScaleEvent::GiveUp), PoolScaleState::RollingBack);
+  EXPECT_EQ(next(PoolScaleState::RollingBack, PoolScaleEvent::Reached), std::nullopt);
+  EXPECT_EQ(next(PoolScaleState::Shrinking, PoolScaleEvent::GiveUp), std::nullopt)
+      << "a VM that has ended does not come back";
 }
 
 TEST(JobRun, AStoppedJobWaitsForItsEnd) {

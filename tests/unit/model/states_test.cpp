@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "orchestrator/model/autoscaler.h"
+
 namespace mare {
 namespace {
 
@@ -30,13 +32,14 @@ TEST(States, NamesReadBack) {
   check_names<HostHealth>(3, host_health_from);
   check_names<VmState>(7, vm_state_from);
   check_names<JobState>(6, job_state_from);
-  check_names<OperationKind>(11, operation_kind_from);
+  check_names<MetricSource>(2, metric_source_from);
+  check_names<OperationKind>(12, operation_kind_from);
   check_names<Outcome>(5, outcome_from);
 }
 
 TEST(States, KindsAreNamedNounDotVerb) {
   // The store tells unfinished operations of one noun by what stands before the dot.
-  for (int i = 0; i < 11; ++i) {
+  for (int i = 0; i < 12; ++i) {
     const auto name = to_string(static_cast<OperationKind>(i));
     const auto dot = name.find('.');
     ASSERT_NE(dot, std::string_view::npos) << name;

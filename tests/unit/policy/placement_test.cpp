@@ -61,6 +61,20 @@ TEST(Place, SaysHowMuchThereIs) {
   EXPECT_FALSE(placed.error().remedy.empty());
 }
 
+TEST(Place, AsManyAsFitAndWhyNoMore) {
+  const std::vector<Room> rooms{{HostId{"h1"}, mebibytes(700), mebibytes(100), 0},
+                                {HostId{"h2"}, mebibytes(400), mebibytes(100), 0}};
+  const auto some = place_most(rooms, mebibytes(200), 9);
+  EXPECT_EQ(some.hosts, (std::vector<HostId>{HostId{"h1"}, HostId{"h2"}, HostId{"h1"}}));
+  ASSERT_TRUE(some.refusal);
+  EXPECT_EQ(some.refusal->code, Code::ResourceExhausted);
+  const auto all = place_most(rooms, mebibytes(200), 3);
+  EXPECT_EQ(all.hosts.size(), 3U);
+  EXPECT_FALSE(all.refusal);
+  EXPECT_EQ(place_most({}, mebibytes(1), 1).hosts.size(), 0U);
+  EXPECT_TRUE(place_most({}, mebibytes(1), 1).refusal);
+}
+
 TEST(Place, NoHostAtAllIsAnError) {
   EXPECT_FALSE(place({}, mebibytes(1)));
 }

@@ -67,6 +67,7 @@ class StoreTest : public testing::Test {
     pool.token = "secret";
     pool.hosts = {HostId{"h1"}, HostId{"h2"}};
     pool.created = WallTime{13};
+    pool.project = ProjectId{"physics"};
     pool.move_policy.strategy = Strategy::Hybrid;
     pool.move_policy.priority = Priority::Manual;
     pool.move_policy.downtime_limit = Milliseconds{120};
@@ -104,6 +105,101 @@ class StoreTest : public testing::Test {
   std::string directory_;
   std::unique_ptr<Store> store_;
 };
+
+TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
+  ASSERT_TRUE(put(full_pool()));
+  Autoscaler row;
+  row.pool = PoolId{"demo"};
+  row.setting.source = MetricSource::Queue;
+  row.setting.total = true;
+  row.setting.stale_after = Seconds{7.5};
+  row.setting.rule = {12.5, 0.2, 2, 9, {Seconds{1}, Seconds{2}, 3}, {Seconds{4}, Seconds{5}, 6}};
+  ASSERT_TRUE(put(row));
+  const auto stored = [&] {
+    Result<Autoscaler> out = make_error(Code::Internal, "not read");
+    EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+      out = reader.autoscaler(PoolId{"demo"});
+      return ok_status();
+    }));
+    return out;
+  };
+  auto back = stored();
+  ASSERT_TRUE(back);
+  EXPECT_FALSE(back->posted);
+  EXPECT_FALSE(back->metric);
+  EXPECT_FALSE(back->operation);
+  EXPECT_FALSE(back->memory.last_up);
+  EXPECT_EQ(back->setting.source, MetricSource::Queue);
+  EXPECT_TRUE(back->setting.total);
+  EXPECT_EQ(back->setting.stale_after, Seconds{7.5});
+  EXPECT_EQ(back->setting.rule.target, 12.5);
+  EXPECT_EQ(back->setting.rule.tolerance, 0.2);
+  EXPECT_EQ(back->setting.rule.min, 2);
+  EXPECT_EQ(back->setting.rule.max, 9);
+  EXPECT_EQ(back->setting.rule.up.step, 3);
+  EXPECT_EQ(back->setting.rule.down.stabilisation, Seconds{4});
+  EXPECT_EQ(back->setting.rule.down.cooldown, Seconds{5});
+  row.posted = 0;
+  row.posted_at = WallTime{21};
+  row.metric = 1e-3;
+  row.memory = {{{Seconds{1700000000.25}, 4}, {Seconds{1700000001.5}, 5}}, Seconds{3}, {}};
+  row.looked = WallTime{22};
+  row.desired = 5;
+  row.reason = "because";
+  row.operation = OperationId{"op-9"};
+  ASSERT_TRUE(put(row));
+  back = stored();
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->posted, 0.0) << "which is not nothing";
+  EXPECT_EQ(back->posted_at, WallTime{21});
+  EXPECT_EQ(back->metric, 1e-3);
+  ASSERT_EQ(back->memory.wishes.size(), 2U);
+  EXPECT_EQ(back->memory.wishes[0].at, Seconds{1700000000.25});
+  EXPECT_EQ(back->memory.wishes[1].desired, 5);
+  EXPECT_EQ(back->memory.last_up, Seconds{3});
+  EXPECT_FALSE(back->memory.last_down);
+  EXPECT_EQ(back->operation, OperationId{"op-9"});
+  EXPECT_EQ(back->reason, "because");
+  ASSERT_TRUE(store_->write([](Transaction& tx) { return tx.erase(PoolId{"demo"}); }));
+  EXPECT_EQ(stored().error().code, Code::NotFound);
+  EXPECT_EQ(put(row).error().code, Code::Conflict) << "no rule without a pool";
+}
+
+TEST_F(StoreTest, AQuotaIsKeptWithItsHolesAndCountsItsProjectsVms) {
+  const ProjectId physics{"physics"};
+  const auto stored = [&] {
+    Quota out;
+    EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+      out = reader.quota(physics).value();
+      return ok_status();
+    }));
+    return out;
+  };
+  EXPECT_EQ(stored().project, physics);
+  EXPECT_FALSE(stored().vms);
+  Quota quota{physics};
+  quota.memory = mebibytes(5);
+  quota.hosts = 0;
+  ASSERT_TRUE(put(quota));
+  EXPECT_FALSE(stored().vms);
+  EXPECT_EQ(stored().memory, mebibytes(5));
+  EXPECT_EQ(stored().hosts, 0) << "which is not none";
+  ASSERT_TRUE(put(full_pool()));
+  Pool other = full_pool();
+  other.id = PoolId{"other"};
+  other.project = ProjectId{kDefaultProject};
+  ASSERT_TRUE(put(other));
+  ASSERT_TRUE(put(full_host()));
+  ASSERT_TRUE(put(full_vm(0)));
+  EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(reader.vms_of_project(physics)->size(), 1U);
+    EXPECT_EQ(reader.vms_of_project(other.project)->size(), 0U);
+    EXPECT_EQ(reader.quotas()->size(), 1U);
+    return ok_status();
+  }));
+  ASSERT_TRUE(store_->write([&](Transaction& tx) { return tx.erase_quota(physics); }));
+  EXPECT_FALSE(stored().memory);
+}
 
 TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
   const Host host = full_host();
@@ -164,6 +260,7 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
     EXPECT_FALSE(pool->move_policy.time_limit);
     EXPECT_TRUE(pool->move_policy.drop_page_cache);
+    EXPECT_EQ(pool->project, ProjectId{"physics"});
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);
     EXPECT_EQ(vm->mac, full_vm(0).mac);

@@ -62,6 +62,9 @@ TEST(PoolBody, RoundTripAndDefaults) {
   EXPECT_EQ(least.size, 1);
   EXPECT_EQ(least.memory, mebibytes(192));
   EXPECT_EQ(least.image, "base");
+  EXPECT_EQ(least.project.value, "default");
+  EXPECT_EQ(good<PoolBody>(R"({"id":"p","project":"physics"})").project.value, "physics");
+  EXPECT_THAT(bad<PoolBody>(R"({"id":"p","project":"A b"})"), ElementsAre("/project"));
 }
 
 TEST(PoolBody, BadInput) {
@@ -92,7 +95,8 @@ TEST(PoolPatchBody, WhatIsAbsentStaysAndNullIsTheDefault) {
   const auto patch = [&](const std::string& policy) {
     const auto body = good<PoolPatchBody>(R"({"move_policy":)" + policy + "}");
     const auto again = good<PoolPatchBody>(to_text(to_json(body)));
-    return changed(before, again.move_policy);
+    EXPECT_FALSE(again.size);
+    return changed(before, again.move_policy.value());
   };
   EXPECT_EQ(patch("{}").bandwidth_limit, before.bandwidth_limit);
   const MovePolicy less = patch(R"({"bandwidth_limit_bytes_per_s":null,"at_limit":null})");
@@ -100,8 +104,23 @@ TEST(PoolPatchBody, WhatIsAbsentStaysAndNullIsTheDefault) {
   EXPECT_EQ(less.at_limit, LimitAction::Cancel);
   EXPECT_EQ(less.time_limit, before.time_limit);
   EXPECT_EQ(patch(R"({"time_limit_s":3})").time_limit, Seconds{3});
-  EXPECT_THAT(bad<PoolPatchBody>("{}"), ElementsAre("/move_policy"));
+}
+
+TEST(PoolPatchBody, ASizeOrAPolicy) {
+  const auto body = good<PoolPatchBody>(R"({"size":3})");
+  EXPECT_EQ(body.size, 3);
+  EXPECT_FALSE(body.best_effort);
+  EXPECT_FALSE(body.move_policy);
+  const auto again = good<PoolPatchBody>(to_text(to_json({{}, 8, true})));
+  EXPECT_EQ(again.size, 8);
+  EXPECT_TRUE(again.best_effort);
+  EXPECT_THAT(bad<PoolPatchBody>("{}"), ElementsAre(""));
   EXPECT_THAT(bad<PoolPatchBody>(R"({"move_policy":{},"size":3})"), ElementsAre("/size"));
+  EXPECT_THAT(bad<PoolPatchBody>(R"({"best_effort":true})"), ElementsAre("/best_effort"));
+  EXPECT_THAT(bad<PoolPatchBody>(R"({"size":0,"best_effort":1})"),
+              ElementsAre("/size", "/best_effort"));
+  EXPECT_THAT(bad<PoolPatchBody>(R"({"size":2.5})"), ElementsAre("/size"));
+  EXPECT_THAT(bad<PoolPatchBody>(R"({"count":2})"), UnorderedElementsAre("", "/count"));
 }
 
 TEST(MigrationBody, RoundTripAndDefaults) {

@@ -83,8 +83,10 @@ TEST(Entities, PoolKeepsItsTokenToItself) {
   limited.move_policy.bandwidth_limit = BytesPerSecond{5e7};
   limited.move_policy.time_limit = Seconds{20};
   limited.move_policy.at_limit = LimitAction::StopAndCopy;
+  limited.project = ProjectId{"physics"};
   there_and_back(limited, pool_from);
   EXPECT_EQ(pool_from(to_json(limited))->move_policy.at_limit, LimitAction::StopAndCopy);
+  EXPECT_EQ(pool_from(to_json(limited))->project, ProjectId{"physics"});
   EXPECT_THAT(to_text(to_json(pool)), testing::Not(HasSubstr("secret")));
 }
 

@@ -23,7 +23,10 @@ _mare() {
   case $previous in
     --token-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
     -o|--output) COMPREPLY=($(compgen -W "table wide json name" -- "$current")); return ;;
-    --to|--host|--hosts) COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --to|--host|--hosts) [[ $noun == plan ]] && return; COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --drain|--spread|--pack) return ;;
+    --from) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --project) COMPREPLY=($(compgen -W "$(_mare_names project)" -- "$current")); return ;;
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
     --strategy)
@@ -42,9 +45,9 @@ _mare() {
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
-    :) words="host pool vm job migrate explain forecast migration operation events lab image version" ;;
+    :) words="host pool project vm job migrate explain forecast migration operation events plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
-    pool:) words="list show create set-policy delete" ;;
+    pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output checkpoint checkpoints restart wait" ;;
     migration:) words="list show cancel" ;;
@@ -54,7 +57,15 @@ _mare() {
     host:add) words="--address" ;;
     host:drain) words="$(_mare_names host) --dry-run" ;;
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
-    pool:create) words="--size --memory --vcpus --image --hosts $policy" ;;
+    pool:create) words="--size --memory --vcpus --image --hosts --project $policy" ;;
+    project:) words="list show quota" ;;
+    project:show) words=$(_mare_names project) ;;
+    project:quota) words="$(_mare_names project) --vms --memory --hosts --none" ;;
+    pool:scale) words="$(_mare_names pool) --best-effort" ;;
+    pool:autoscale)
+      words="$(_mare_names pool) --target --min --max --source --total --tolerance --stale-after --up-window"
+      words="$words --up-cooldown --up-step --down-window --down-cooldown --down-step --off" ;;
+    pool:metric) words=$(_mare_names pool) ;;
     pool:set-policy) words="$(_mare_names pool) --reset $policy" ;;
     pool:show) words=$(_mare_names pool) ;;
     pool:delete) words="$(_mare_names pool) --force" ;;
@@ -70,6 +81,7 @@ _mare() {
     migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
     migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;
     migration:list) words="--vm" ;;
+    plan:) words="--from --rebalance --place --drain --spread --pack --hosts --best-effort --n-plus-one --no-n-plus-one --max-moves" ;;
     explain:) words=$(_mare_names migration) ;;
     forecast:) words="list show accuracy" ;;
     forecast:list) words="--vm" ;;
