@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/pool_vms.h"
 #include "orchestrator/policy/autoscale.h"
@@ -10,9 +11,8 @@ namespace mare::engine {
 namespace {
 
 constexpr auto kPeriod = std::chrono::seconds{5};
-constexpr auto kAtOnce = std::chrono::milliseconds{100};  // figures this close are one
+constexpr auto kGather = std::chrono::milliseconds{100};  // figures this close are one
 constexpr auto kAfterFailure = std::chrono::seconds{30};
-constexpr double kMostTime_s = 86400;
 
 Seconds since_1970(WallTime time) {
   return std::chrono::duration_cast<Seconds>(time);
@@ -130,7 +130,7 @@ void Autoscaling::beat() {
 
 void Autoscaling::look_soon(const PoolId& pool) {
   if (!waiting_.insert(pool).second) return;
-  context_.after(kAtOnce, [this, pool] {
+  context_.after(kGather, [this, pool] {
     waiting_.erase(pool);
     look(pool);
   });

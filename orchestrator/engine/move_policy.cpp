@@ -8,7 +8,6 @@ using nlohmann::json;
 
 constexpr double kLeastBandwidth = 1024 * 1024;       // libvirt counts in MiB/s
 constexpr std::int64_t kMostDowntime_ms = 2'000'000;  // QEMU's own limit
-constexpr double kMostTime_s = 86400;
 // Rate control without a limit of the user's: up to 1 Gbit/s, and from a tenth of it.
 constexpr BytesPerSecond kUsualRate{125e6};
 constexpr double kFirstRate = 0.1;

@@ -8,6 +8,8 @@
 
 namespace mare::engine {
 
+inline constexpr double kMostTime_s = 86400;  // of any limit or window that a user states
+
 /// JSON; what it does not hold reads as the default.
 std::string text_of(const MovePolicy& policy, bool force = false, const Timing& timing = {});
 Timing timing_from(const std::string& text);

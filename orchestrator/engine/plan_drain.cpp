@@ -9,7 +9,7 @@ namespace mare::engine {
 namespace {
 
 // As many as a forecast's patience bears that wait for each other's bursts.
-constexpr std::size_t kAtOnce = 4;
+constexpr std::size_t kForecastsAtOnce = 4;
 
 class PlanDrain final : public Task {
  public:
@@ -70,7 +70,7 @@ class PlanDrain final : public Task {
     for (std::size_t i = 0; i < vms->size() && i < places->size(); ++i) {
       if (asked.contains((*vms)[i].id.value)) continue;
       waits = true;
-      if (running >= kAtOnce) break;
+      if (running >= kForecastsAtOnce) break;
       ForecastRequest request;
       request.vm = (*vms)[i].id;
       request.destination = (*places)[i];

@@ -17,7 +17,7 @@ namespace {
 
 // Ends begun at a time: a cancel finds the rest as it was.
 constexpr std::size_t kEndsAtOnce = 16;
-constexpr auto kLookAgain = std::chrono::milliseconds{500};
+constexpr auto kBusyPoll = std::chrono::milliseconds{500};
 
 class PoolScale final : public Task {
  public:
@@ -178,7 +178,7 @@ class PoolScale final : public Task {
     progress(static_cast<double>(gone) / static_cast<double>(plan_.vms.size()));
     save_progress();
     if (under_way > 0) return;
-    if (look_again) return after(kLookAgain, [this] { advance(); });
+    if (look_again) return after(kBusyPoll, [this] { advance(); });
     if (stop_here) note("cancelled");
     settle(scene);
   }

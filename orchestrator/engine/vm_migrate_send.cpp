@@ -10,7 +10,7 @@ constexpr auto kProgressEvery = std::chrono::milliseconds{500};
 // stands still, and nothing is lost.
 constexpr auto kMendEvery = std::chrono::seconds{2};
 constexpr auto kStarvesFor = std::chrono::minutes{10};
-constexpr int kAbsencesBelieved = 3;
+constexpr int kEmptyLooksBelieved = 3;
 }  // namespace
 
 void VmMigrate::send() {
@@ -220,7 +220,7 @@ void VmMigrate::look_at_starved() {
       [this](Result<VmObservation> destination) {
         const Copy copy = destination ? destination->copy : Copy::Unknown;
         looks_ = copy == Copy::Absent ? looks_ + 1 : 0;
-        if (looks_ >= kAbsencesBelieved) return lost({Copy::Paused, Copy::Absent});
+        if (looks_ >= kEmptyLooksBelieved) return lost({Copy::Paused, Copy::Absent});
         const Seconds patience = can_mend_ ? Seconds{kStarvesFor} : settings().unreachable_timeout;
         if (starved_since_ && clock().now() - *starved_since_ > patience) {
           return ask_operator("post-copy broke, and its pages are still at the source");

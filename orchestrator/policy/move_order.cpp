@@ -8,7 +8,6 @@ namespace {
 
 // Pairs are looked for among so many moves that do not go singly: quadratic beyond.
 constexpr std::size_t kPairsAmong = 256;
-constexpr double kNothing = 1e-12;  // rounding, not gain
 
 class Ordering {
  public:

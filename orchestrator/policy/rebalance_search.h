@@ -10,6 +10,8 @@
 
 namespace mare::policy {
 
+inline constexpr double kNothing = 1e-12;  // rounding, not gain
+
 struct Hop {
   VmIndex vm = 0;
   HostIndex to = kNowhere;

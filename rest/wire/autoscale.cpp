@@ -35,10 +35,6 @@ void read_source(ObjectReader& from, AutoscaleSetting& setting) {
   setting.total = from.flag("total", false).value_or(setting.total);
 }
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 }  // namespace
 
 Json to_json(const AutoscaleBody& body) {

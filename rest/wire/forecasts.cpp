@@ -10,10 +10,6 @@ Json or_null(const std::optional<T>& value, Show show) {
   return value ? Json(show(*value)) : Json(nullptr);
 }
 
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 std::string name_of(Strategy strategy) {
   return std::string(to_string(strategy));
 }

@@ -4,7 +4,7 @@ namespace mare::wire {
 namespace {
 
 constexpr double kMost = 1'000'000;
-constexpr double kMostMemoryMib = 1024.0 * 1024 * 1024;  // 1 PiB
+constexpr double kMostProjectMib = 1024.0 * 1024 * 1024;  // 1 PiB
 
 template <typename T>
 Json names(const std::vector<T>& ids) {
@@ -39,7 +39,7 @@ Json to_json(const ProjectRecord& project) {
 void read(const Json& json, QuotaBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   if (auto vms = from.whole("vms", false, {0, kMost})) body.vms = static_cast<int>(*vms);
-  if (auto mib = from.whole("memory_mib", false, {0, kMostMemoryMib})) {
+  if (auto mib = from.whole("memory_mib", false, {0, kMostProjectMib})) {
     body.memory = mebibytes(static_cast<std::uint64_t>(*mib));
   }
   if (auto hosts = from.whole("hosts", false, {0, kMost})) body.hosts = static_cast<int>(*hosts);

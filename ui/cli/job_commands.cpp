@@ -13,12 +13,12 @@
 namespace mare::cli {
 namespace {
 
-struct Filter {
+struct JobFilter {
   std::string pool;
   std::string state;
 };
 
-int list_jobs(Session& session, const Filter& filter) {
+int list_jobs(Session& session, const JobFilter& filter) {
   auto jobs = session.list(api({"jobs"}), query({{"pool", filter.pool}, {"state", filter.state}}));
   if (!jobs) return session.fail(jobs.error());
   session.print_list(*jobs, job_columns(session.clock().wall_now()));
@@ -226,7 +226,7 @@ void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing) {
   add_submit(*job, action, trailing);
 
   CLI::App* list = job->add_subcommand("list", "Newest first");
-  auto filter = std::make_shared<Filter>();
+  auto filter = std::make_shared<JobFilter>();
   list->add_option("--pool", filter->pool, "Of this pool")->type_name("POOL");
   list->add_option("--state", filter->state, "queued, starting, running, succeeded...")
       ->type_name("STATE");

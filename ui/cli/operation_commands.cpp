@@ -8,14 +8,14 @@
 namespace mare::cli {
 namespace {
 
-struct Filter {
+struct OperationListFilter {
   std::string target;
   std::string kind;
   bool unfinished = false;
   std::size_t limit = 30;
 };
 
-int list_operations(Session& session, const Filter& filter) {
+int list_operations(Session& session, const OperationListFilter& filter) {
   auto operations = session.list(api({"operations"}),
                                  query({{"target", filter.target},
                                         {"kind", filter.kind},
@@ -68,7 +68,7 @@ void add_operation_commands(CLI::App& app, Action& action) {
   operation->require_subcommand(1);
   operation->footer("Examples:\n  mare operation list --unfinished\n  mare operation show op-3");
 
-  auto filter = std::make_shared<Filter>();
+  auto filter = std::make_shared<OperationListFilter>();
   CLI::App* list = operation->add_subcommand("list", "Newest first");
   list->add_option("--target", filter->target, "On this host, pool, VM or job")->type_name("ID");
   list->add_option("--kind", filter->kind, "Of this kind: vm.migrate, pool.create...")

@@ -6,12 +6,12 @@
 namespace mare::cli {
 namespace {
 
-struct Filter {
+struct VmFilter {
   std::string pool;
   std::string host;
 };
 
-int list_vms(Session& session, const Filter& filter) {
+int list_vms(Session& session, const VmFilter& filter) {
   auto vms = session.list(api({"vms"}), query({{"pool", filter.pool}, {"host", filter.host}}));
   if (!vms) return session.fail(vms.error());
   session.print_list(*vms, vm_columns(session.clock().wall_now()));
@@ -50,7 +50,7 @@ void add_vm_commands(CLI::App& app, Action& action) {
   vm->require_subcommand(1);
   vm->footer("Examples:\n  mare vm list --host h1\n  mare vm show demo-0\n  mare vm stop demo-0");
 
-  auto filter = std::make_shared<Filter>();
+  auto filter = std::make_shared<VmFilter>();
   CLI::App* list = vm->add_subcommand("list", "All VMs, or some");
   list->add_option("--pool", filter->pool, "Of this pool")->type_name("POOL");
   list->add_option("--host", filter->host, "On this host")->type_name("HOST");
