@@ -9,12 +9,8 @@
 namespace mare::engine {
 namespace {
 
-constexpr auto kLookAgain = std::chrono::milliseconds{300};
-constexpr auto kTellAgain = std::chrono::milliseconds{500};
-
-bool passes(const Error& error) {
-  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
-}
+constexpr auto kRestoreLookAgain = std::chrono::milliseconds{300};
+constexpr auto kTellHostsAgain = std::chrono::milliseconds{500};
 
 }  // namespace
 
@@ -146,7 +142,7 @@ void CheckpointRestore::wait(const std::string& busy) {
   if (clock().wall_now() >= operation().deadline) return refuse(make_error(Code::Conflict, busy));
   const bool said = !operation().reason.empty();
   if (!said && !wait_because("Wait", "waits: " + busy, busy)) return;
-  after(kLookAgain, [this] { begin(); });
+  after(kRestoreLookAgain, [this] { begin(); });
 }
 
 /// "" if nothing stands against it.
@@ -280,7 +276,7 @@ void CheckpointRestore::clear() {
 void CheckpointRestore::cleared(const std::vector<Status>& answers) {
   bool all_well = false;
   if (auto error = trouble(answers, all_well)) return abort(*error);
-  if (!all_well) return after(kTellAgain, [this] { clear(); });
+  if (!all_well) return after(kTellHostsAgain, [this] { clear(); });
   place();
 }
 
@@ -327,7 +323,7 @@ void CheckpointRestore::load_all(bool afresh) {
 void CheckpointRestore::loaded(const std::vector<Status>& answers) {
   bool all_well = false;
   if (auto error = trouble(answers, all_well)) return abort(*error);
-  if (!all_well) return after(kTellAgain, [this] { load_all(false); });
+  if (!all_well) return after(kTellHostsAgain, [this] { load_all(false); });
   progress(0.8);
   if (step(Event::Loaded, "all VMs are there")) resume_all();
 }

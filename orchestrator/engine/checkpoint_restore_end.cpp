@@ -7,12 +7,8 @@
 namespace mare::engine {
 namespace {
 
-constexpr auto kTellAgain = std::chrono::milliseconds{200};
+constexpr auto kResumeAgain = std::chrono::milliseconds{200};
 constexpr auto kVerifyWithin = std::chrono::seconds{30};
-
-bool passes(const Error& error) {
-  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
-}
 
 }  // namespace
 
@@ -30,7 +26,7 @@ void CheckpointRestore::resume_all() {
 void CheckpointRestore::resumed(const std::vector<Status>& answers) {
   bool all_well = false;
   if (auto error = trouble(answers, all_well)) return abort(*error);
-  if (!all_well) return after(kTellAgain, [this] { resume_all(); });
+  if (!all_well) return after(kResumeAgain, [this] { resume_all(); });
   verify();
 }
 
@@ -61,7 +57,7 @@ void CheckpointRestore::verified(const std::vector<Status>& answers) {
   for (const auto& answer : answers) {
     if (answer) continue;
     if (passes(answer.error()) && in_state() < kVerifyWithin) {
-      return after(kTellAgain, [this] { verify(); });
+      return after(kResumeAgain, [this] { verify(); });
     }
     return abort(answer.error().during("a guest does not answer"));
   }
@@ -129,7 +125,7 @@ void CheckpointRestore::cleaned(const std::vector<Status>& answers) {
   const bool all =
       std::all_of(answers.begin(), answers.end(), [](const Status& one) { return one.ok(); });
   if (!all && !a_host_is_down() && in_state() < settings().unreachable_timeout) {
-    return after(kTellAgain, [this] { clean(); });
+    return after(kResumeAgain, [this] { clean(); });
   }
   const std::string reason = why_aborted();
   settle();

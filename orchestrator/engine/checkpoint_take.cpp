@@ -14,18 +14,12 @@
 namespace mare::engine {
 namespace {
 
-using State = CheckpointTakeState;
-using Event = CheckpointTakeEvent;
 using Answers = std::vector<Result<CaptureStatus>>;
 
-constexpr auto kLookAgain = std::chrono::milliseconds{300};
-constexpr auto kTellAgain = std::chrono::milliseconds{500};
+constexpr auto kTakeLookAgain = std::chrono::milliseconds{300};
+constexpr auto kDropAgain = std::chrono::milliseconds{500};
 constexpr int kReleases = 5;
 constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
-
-bool passes(const Error& error) {
-  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
-}
 
 std::string in_words(const Checkpoint& checkpoint) {
   char text[200];
@@ -40,6 +34,8 @@ std::string in_words(const Checkpoint& checkpoint) {
 
 class CheckpointTake final : public Task {
  public:
+  using State = CheckpointTakeState;
+  using Event = CheckpointTakeEvent;
   using Task::Task;
 
   void enter(bool recovered) override {
@@ -133,7 +129,7 @@ class CheckpointTake final : public Task {
     }
     const bool said = !operation().reason.empty();
     if (!said && !wait_because("Wait", "waits: " + busy, busy)) return;
-    after(kLookAgain, [this] { begin(); });
+    after(kTakeLookAgain, [this] { begin(); });
   }
 
   void commit_hold(Checkpoint fresh) {
@@ -341,7 +337,7 @@ class CheckpointTake final : public Task {
       worth_waiting |= row && row->health != HostHealth::Down;
     }
     if (!all && worth_waiting && in_state() < settings().unreachable_timeout) {
-      return after(kTellAgain, [this] { drop_all(); });
+      return after(kDropAgain, [this] { drop_all(); });
     }
     // On a silent host a VM goes on by itself; the file is left to the keeper, as is its row.
     const bool cancelled = operation().cancel_requested;

@@ -4,7 +4,7 @@
 
 namespace mare::engine {
 namespace {
-constexpr auto kLookAgain = std::chrono::milliseconds{100};
+constexpr auto kFenceLookAgain = std::chrono::milliseconds{100};
 }  // namespace
 
 std::string fence_note(const Settings& settings, const Host& host, int number) {
@@ -35,7 +35,7 @@ void HostFencer::look() {
   }
   if (!begun || comes_back_) return;
   comes_back_ = true;
-  context_.after(kLookAgain, [this] {
+  context_.after(kFenceLookAgain, [this] {
     comes_back_ = false;
     look();
   });

@@ -12,10 +12,7 @@
 namespace mare::engine {
 namespace {
 
-using State = RecoveryRunState;
-using Event = RecoveryRunEvent;
-
-constexpr auto kLookAgain = std::chrono::milliseconds{100};
+constexpr auto kRecoveryLookAgain = std::chrono::milliseconds{100};
 constexpr auto kRoomAgain = std::chrono::seconds{1};
 
 /// What keeps the job from going on.
@@ -53,6 +50,8 @@ Error not_leased(const Host& host, const JobId& job) {
 
 class RecoveryRun final : public Task {
  public:
+  using State = RecoveryRunState;
+  using Event = RecoveryRunEvent;
   using Task::Task;
 
   void enter(bool /*recovered*/) override {
@@ -141,7 +140,7 @@ class RecoveryRun final : public Task {
       return give_up(make_error(Code::Unavailable, "a silent host could not be fenced"));
     }
     context_.fencer->look();
-    after(kLookAgain, [this] { fence(); });
+    after(kRecoveryLookAgain, [this] { fence(); });
   }
 
   void restart() {
@@ -161,7 +160,7 @@ class RecoveryRun final : public Task {
       const Operation& other = **holder;
       const bool take = other.kind == OperationKind::CheckpointTake;
       if (take && !other.cancel_requested) cancel_child(context_, other.id);
-      return after(kLookAgain, [this] { start(); });
+      return after(kRecoveryLookAgain, [this] { start(); });
     }
     auto seen = dead();
     if (!seen) return again();

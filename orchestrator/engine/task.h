@@ -143,6 +143,11 @@ class Task : public std::enable_shared_from_this<Task> {
   MonotonicTime state_since_{0};
 };
 
+/// Of a call to a host that may be made again later, and may have been done.
+inline bool passes(const Error& error) {
+  return error.code == Code::Unavailable || error.code == Code::OutcomeUnknown;
+}
+
 std::shared_ptr<Task> make_task(Context& context, const Operation& operation);
 
 // One maker per kind, each in a file of its own.

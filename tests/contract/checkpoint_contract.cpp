@@ -7,7 +7,7 @@ namespace mare::contract {
 namespace {
 
 constexpr Milliseconds kWrite{60'000};
-constexpr Milliseconds kMoment{20};
+constexpr Milliseconds kCaptureMoment{20};
 const CheckpointId kFirst{"ck-1"};
 const CheckpointId kSecond{"ck-2"};
 
@@ -42,7 +42,7 @@ class Part {
         ADD_FAILURE() << "it is " << to_string(status().phase) << ": " << status().error;
         return false;
       }
-      hosts_.wait(kMoment);
+      hosts_.wait(kCaptureMoment);
     }
     return true;
   }
