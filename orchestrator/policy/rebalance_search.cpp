@@ -13,7 +13,7 @@ constexpr std::size_t kTried = 8;
 constexpr std::size_t kPartners = 48;
 // Each pass over all hosts must have moved something to be followed by another; this bounds both.
 constexpr std::size_t kMovesPerVm = 4;
-constexpr double kFirst = 1000;     // above any score
+constexpr double kFirst = 1000;  // above any score
 
 template <typename Candidates>
 void keep_best(Candidates& candidates) {
