@@ -13,8 +13,8 @@ bool try_move(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex to
   return false;
 }
 
-Choice settle(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex except,
-              Prefer prefer) {
+Settled settle(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex except,
+               Prefer prefer) {
   std::vector<std::pair<double, HostIndex>> wanted;  // the most wanted is the smallest
   for (int h = 0; h < state.hosts(); ++h) {
     if (h == except || h == state.host_of(v) || state.obstacle(v, h) != Obstacle::None) continue;
@@ -23,7 +23,7 @@ Choice settle(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex ex
     wanted.emplace_back(rank, h);
   }
   std::sort(wanted.begin(), wanted.end());
-  Choice out;
+  Settled out;
   for (const auto& [rank, h] : wanted) {
     if (try_move(state, n_plus_one, v, h)) {
       out.host = h;

@@ -8,14 +8,14 @@ namespace mare::policy {
 
 enum class Prefer { Score, Tightest };
 
-struct Choice {
+struct Settled {
   HostIndex host = kNowhere;
   int refused_by_n_plus_one = 0;
 };
 
 /// Moves the VM to the best host that may take it; nothing moves when there is none.
-Choice settle(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex except,
-              Prefer prefer = Prefer::Score);
+Settled settle(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex except,
+               Prefer prefer = Prefer::Score);
 
 /// Moves it if N+1 allows; answers whether.
 bool try_move(ClusterState& state, NPlusOne& n_plus_one, VmIndex v, HostIndex to);

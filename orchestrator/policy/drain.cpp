@@ -22,7 +22,7 @@ DrainPlan drain_by(const Cluster& cluster, const PlanPolicy& policy, HostIndex h
       out.refused.push_back({state.source(v).id, "it is locked: it may not move now"});
       continue;
     }
-    const Choice choice = settle(state, n_plus_one, v, host, prefer);
+    const Settled choice = settle(state, n_plus_one, v, host, prefer);
     if (choice.host == kNowhere) {
       out.refused.push_back(
           {state.source(v).id, no_place_words(state, v, host, choice.refused_by_n_plus_one)});

@@ -42,7 +42,7 @@ PlacementPlan place_new(const Cluster& cluster, const PlanPolicy& policy, Wish w
   out.score_before = state.score() + n_plus_one.penalty();
   std::vector<VmIndex> asked = without_host(state);
   for (const VmIndex v : asked) {
-    const Choice choice = settle(state, n_plus_one, v, kNowhere);
+    const Settled choice = settle(state, n_plus_one, v, kNowhere);
     if (choice.host != kNowhere) continue;
     out.refused.push_back(
         {state.source(v).id, no_place_words(state, v, kNowhere, choice.refused_by_n_plus_one)});

@@ -5,10 +5,6 @@
 namespace mare::policy {
 namespace {
 
-std::string mib_text(Bytes bytes) {
-  return std::to_string(bytes.count / (1024 * 1024)) + " MiB";
-}
-
 Error beyond(const Quota& quota, const std::string& has, const std::string& may) {
   const std::string& name = quota.project.value;
   return make_error(
