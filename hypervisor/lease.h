@@ -5,6 +5,7 @@
 #include <string>
 
 #include "orchestrator/core/clock.h"
+#include "orchestrator/core/units.h"
 
 namespace mare {
 
@@ -18,8 +19,9 @@ struct LeaseTicket {
 };
 
 struct LeaseAnswer {
-  std::string stamp;     // the host's clock, when it answered
-  bool granted = false;  // the ticket counted
+  std::string stamp;      // the host's clock, when it answered
+  bool granted = false;   // the ticket counted
+  bool enforced = false;  // VMs here need a lease now
 };
 
 }  // namespace mare

@@ -29,6 +29,8 @@ pb::LinkMeasurement to_wire(const LinkMeasurement& value);
 pb::CaptureTicket to_wire(const CaptureTicket& value);
 pb::CaptureStatus to_wire(const CaptureStatus& value);
 pb::CheckpointPart to_wire(const CheckpointPart& value);
+pb::LeaseTicket to_wire(const LeaseTicket& value);
+pb::LeaseAnswer to_wire(const LeaseAnswer& value);
 
 VmKey from_wire(const pb::VmKey& value);
 /// InvalidArgument for a MAC that is none; the rest has no wrong values.
@@ -48,6 +50,8 @@ CaptureTicket from_wire(const pb::CaptureTicket& value);
 /// Internal for a phase that this version does not know: guessing could let a VM go on too early.
 Result<CaptureStatus> from_wire(const pb::CaptureStatus& value);
 CheckpointPart from_wire(const pb::CheckpointPart& value);
+LeaseTicket from_wire(const pb::LeaseTicket& value);
+LeaseAnswer from_wire(const pb::LeaseAnswer& value);
 
 /// Our error as a status; the detail is for kErrorKey. Both are cut to what fits into a trailer.
 grpc::Status to_status(const Error& error);

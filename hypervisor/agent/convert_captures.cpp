@@ -71,4 +71,29 @@ CheckpointPart from_wire(const pb::CheckpointPart& value) {
   return out;
 }
 
+pb::LeaseTicket to_wire(const LeaseTicket& value) {
+  pb::LeaseTicket out;
+  out.set_stamp(value.stamp);
+  out.set_term_ms(value.term.count());
+  out.set_enforced(value.enforced);
+  out.set_note(value.note);
+  return out;
+}
+
+LeaseTicket from_wire(const pb::LeaseTicket& value) {
+  return {value.stamp(), Milliseconds{value.term_ms()}, value.enforced(), value.note()};
+}
+
+pb::LeaseAnswer to_wire(const LeaseAnswer& value) {
+  pb::LeaseAnswer out;
+  out.set_stamp(value.stamp);
+  out.set_granted(value.granted);
+  out.set_enforced(value.enforced);
+  return out;
+}
+
+LeaseAnswer from_wire(const pb::LeaseAnswer& value) {
+  return {value.stamp(), value.granted(), value.enforced()};
+}
+
 }  // namespace mare::agent

@@ -83,6 +83,8 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
                    : options.dirty_log == "page-sampling" ? dirtylog::LogChoice::PageSampling
                                                           : dirtylog::LogChoice::Auto;
   with.dirty_log_library = options.dirty_log_library;
+  with.watchdog = options.watchdog;
+  with.longest_lease = options.longest_lease;
   auto driver = libvirt::make_driver(with, *backend.announcer, clock, log);
   if (!driver) return driver.error();
   backend.driver = std::move(*driver);

@@ -12,16 +12,24 @@ std::string check_endpoint(const std::string& text) {
   return parsed ? "" : parsed.error().text();
 }
 
-/// The library that QEMUs preload, where it lies beside this program: installed (sbin and lib/mare)
-/// or in a build tree. "" if it is not there.
-std::string find_dirty_log_library() {
+/// A file that belongs to this program, beside it: installed (sbin and lib/mare) or in a build
+/// tree.
+/// "" if it is not there.
+std::string find_beside(const std::string& name, std::initializer_list<const char*> places) {
   std::error_code failed;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
-  for (const char* place : {".", "../lib/mare", "../dirtylog"}) {
-    const auto path = (here / place / "libmare-dirtylog.so").lexically_normal();
+  for (const char* place : places) {
+    const auto path = (here / place / name).lexically_normal();
     if (std::filesystem::is_regular_file(path, failed)) return path.string();
   }
   return "";
+}
+
+/// What an option with the choices auto and none comes to.
+std::string chosen_file(const std::string& given, const std::string& name,
+                        std::initializer_list<const char*> places) {
+  if (given == "auto") return find_beside(name, places);
+  return given == "none" ? "" : given;
 }
 
 /// What only several options together can tell; "" means fine.
@@ -95,6 +103,17 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "exactly; auto: "
                  "beside this program; none: new VMs start without it")
       ->capture_default_str();
+  std::string watchdog = "auto";
+  app.add_option("--watchdog", watchdog,
+                 "mare-watchdog, which ends this host's VMs when its lease is over, also when the "
+                 "agent was killed; auto: beside this program; none: this host holds no leases")
+      ->capture_default_str();
+  long lease_ms = 0;
+  app.add_option("--lease-ms", lease_ms,
+                 "No longer lease than that is taken; 0: as long as mared says (its --lease-ms, "
+                 "2000)")
+      ->check(CLI::Range(0L, 600000L))
+      ->capture_default_str();
   app.add_option("--ca", options.ca, "CA of mared's and this agent's certificates (PEM)");
   app.add_option("--cert", options.certificate, "This agent's certificate (PEM)");
   app.add_option("--key", options.key, "Its key (PEM)");
@@ -115,9 +134,10 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.listen = *Endpoint::parse(listen);
   options.memory = mebibytes(memory_mib);
   options.announce = !silent;
-  options.dirty_log_library = library == "auto"   ? find_dirty_log_library()
-                              : library == "none" ? ""
-                                                  : library;
+  options.dirty_log_library =
+      chosen_file(library, "libmare-dirtylog.so", {".", "../lib/mare", "../dirtylog"});
+  options.watchdog = chosen_file(watchdog, "mare-watchdog", {".", "../leases"});
+  options.longest_lease = Milliseconds{lease_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info
                       : level == "warning" ? LogLevel::Warning

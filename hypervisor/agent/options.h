@@ -23,6 +23,8 @@ struct Options {
   std::string state_directory = "/var/lib/mare-agent";
   std::string dirty_log = "auto";
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none
+  std::string watchdog;           // mare-watchdog, "" for none
+  Milliseconds longest_lease{0};  // 0: as mared says
   std::string ca;
   std::string certificate;
   std::string key;

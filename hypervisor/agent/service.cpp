@@ -173,4 +173,17 @@ grpc::Status Service::LoadCapture(Context* context, const pb::LoadCaptureRequest
                                               from_wire(request->part())));
 }
 
+grpc::Status Service::RenewLease(Context* context, const pb::LeaseTicket* ticket,
+                                 pb::LeaseAnswer* out) {
+  return answer(context, driver_.renew_lease(from_wire(*ticket)), out);
+}
+
+grpc::Status Service::PutFenceNote(Context* context, const pb::FenceNote* note, pb::Empty*) {
+  return answer(context, driver_.put_fence_note(note->path()));
+}
+
+grpc::Status Service::RemoveFenceNote(Context* context, const pb::FenceNote* note, pb::Empty*) {
+  return answer(context, driver_.remove_fence_note(note->path()));
+}
+
 }  // namespace mare::agent

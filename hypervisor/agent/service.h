@@ -41,6 +41,9 @@ class Service final : public pb::Agent::Service {
                               pb::CaptureStatus*) override;
   grpc::Status DropCapture(Context*, const pb::DropCaptureRequest*, pb::Empty*) override;
   grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::Empty*) override;
+  grpc::Status RenewLease(Context*, const pb::LeaseTicket*, pb::LeaseAnswer*) override;
+  grpc::Status PutFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;
+  grpc::Status RemoveFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;
 
  private:
   Driver& driver_;

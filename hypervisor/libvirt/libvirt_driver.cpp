@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "hypervisor/dirtylog/link.h"
+#include "hypervisor/leases/host_lease.h"
 #include "hypervisor/libvirt/admission.h"
 #include "hypervisor/libvirt/arrivals.h"
 #include "hypervisor/libvirt/capabilities.h"
@@ -66,7 +67,11 @@ class LibvirtDriver final : public Driver {
         connection_(options_.uri, events(), log),
         outgoing_(connection_, clock, log),
         captures_(
-            connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log) {}
+            connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log),
+        lease_({{options_.state_dir + "/lease", pid_directory(options_.uri)},
+                options_.watchdog,
+                options_.longest_lease},
+               log) {}
 
   ~LibvirtDriver() override {
     connection_.stop_events();
@@ -79,6 +84,7 @@ class LibvirtDriver final : public Driver {
     watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
+    if (auto leased = lease_.open(); !leased) return leased;
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
     // short.
     return probe();
@@ -186,6 +192,7 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     if (seen->copy == Copy::Absent) return no_copy(vm);
     if (seen->copy == Copy::Running) return ok_status();
+    if (auto leased = lease_.check(); !leased) return leased;
     if (captures_.holds(vm.uuid)) return held_for_capture(vm);
     if (auto fed = check_fed(vm, domain->get()); !fed) return fed;
     // The other end may run it at any moment.
@@ -453,6 +460,11 @@ class LibvirtDriver final : public Driver {
     if (measured) outgoing_.set_link(measured->goodput);
     return measured;
   }
+  Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket) override {
+    return options_.watchdog.empty() ? Driver::renew_lease(ticket) : lease_.renew(ticket);
+  }
+  Status put_fence_note(const std::string& note) override { return leases::put_note(note); }
+  Status remove_fence_note(const std::string& note) override { return leases::remove_note(note); }
 
  private:
   DomainEvents events() {
@@ -608,6 +620,7 @@ class LibvirtDriver final : public Driver {
   /// an arrival until its end, the claim is the caller's to release.
   Result<bool> admit(const VmSpec& vm) {
     if (auto good = check_key(vm.key()); !good) return good.error();
+    if (auto leased = lease_.check(); !leased) return leased.error();
     const Bytes needed = vm.memory + overhead();
     std::map<std::string, Bytes> used = admission_.claim(vm.uuid, needed);
     auto checked = check_room(vm, needed, used);
@@ -761,6 +774,7 @@ class LibvirtDriver final : public Driver {
   Connection connection_;
   Outgoing outgoing_;
   Captures captures_;
+  leases::HostLease lease_;
 };
 
 }  // namespace

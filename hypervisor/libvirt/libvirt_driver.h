@@ -3,8 +3,8 @@
 //
 // What survives a restart of the agent: VMs, and migrations under way, which libvirtd carries on
 // with; both are found again by asking. Arrivals expected here, in STATE/arrivals: they are
-// announced, late if they came meanwhile. What does not survive: how migrations out of here ended,
-// the rounds seen so far, and the times of arrivals.
+// announced, late if they came meanwhile. The host's lease, in STATE/lease. What does not survive:
+// how migrations out of here ended, the rounds seen so far, and the times of arrivals.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,8 @@ struct LibvirtOptions {
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
   dirtylog::LogChoice dirty_log = dirtylog::LogChoice::Auto;
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute
+  std::string watchdog;           // mare-watchdog; "": this host holds no leases
+  Milliseconds longest_lease{0};  // 0: as long as mared says
 };
 
 /// Unavailable when libvirtd does not answer. The first call after an installation may take a

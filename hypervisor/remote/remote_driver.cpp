@@ -114,6 +114,21 @@ class RemoteDriver final : public Driver {
     return call(Kind::Save, &pb::Agent::Stub::LoadCapture, request, &reply);
   }
 
+  // A renewal of which nothing is heard counts as none: who asked believes less than was granted.
+  Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket) override {
+    return ask<LeaseAnswer, pb::LeaseAnswer>(&pb::Agent::Stub::RenewLease, to_wire(ticket));
+  }
+  Status put_fence_note(const std::string& note) override {
+    pb::FenceNote request;
+    request.set_path(note);
+    return tell(&pb::Agent::Stub::PutFenceNote, request);
+  }
+  Status remove_fence_note(const std::string& note) override {
+    pb::FenceNote request;
+    request.set_path(note);
+    return tell(&pb::Agent::Stub::RemoveFenceNote, request);
+  }
+
   Result<VmStatistics> statistics(const VmKey& vm) override {
     return ask<VmStatistics, pb::VmStatistics>(&pb::Agent::Stub::Statistics, to_wire(vm));
   }

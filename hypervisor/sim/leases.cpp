@@ -31,9 +31,11 @@ LeaseAnswer World::renew_lease(const HostId& id, const LeaseTicket& ticket) {
   SimHost& host = hosts.at(id);
   LeaseAnswer answer;
   answer.stamp = stamp_of(host, now);
+  answer.enforced = host.lease.enforced;
   const auto stamped = time_of(host, ticket.stamp);
   if (!stamped || *stamped + ticket.term <= now) return answer;
   answer.granted = true;
+  answer.enforced = ticket.enforced;
   HostLease& lease = host.lease;
   if (!ticket.enforced) {
     lease = HostLease{};

@@ -36,6 +36,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   double unreachable_timeout = options.settings.unreachable_timeout.count();
   double host_mtbf_days = options.settings.host_mtbf.count() / kDay_s;
   long heartbeat_ms = options.settings.heartbeat.count();
+  long lease_ms = options.settings.lease.count();
 
   CLI::App app{
       "mared: the Maré daemon. Keeps the state, drives the hosts' agents, serves the REST API."};
@@ -85,6 +86,11 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "Misses in a row until a host is down")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--lease-ms", lease_ms,
+                 "Of hosts with ranks of jobs that take checkpoints: VMs end there when so long "
+                 "neither mared nor the checkpoints' storage said that they may run")
+      ->check(CLI::Range(500L, 600000L))
+      ->capture_default_str();
   app.add_option("--boot-timeout", boot_timeout, "Seconds for a guest to answer after its start")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
@@ -116,6 +122,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
   options.settings.host_mtbf = Seconds{host_mtbf_days * kDay_s};
   options.settings.heartbeat = Milliseconds{heartbeat_ms};
+  options.settings.lease = Milliseconds{lease_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info
                       : level == "warning" ? LogLevel::Warning

@@ -91,7 +91,7 @@ struct Settings {
   Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
   Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails
   Seconds checkpoint_timeout{600};
-  Milliseconds lease{4000};          // a host's VMs are ended so long after both voices fell silent
+  Milliseconds lease{2000};          // a host's VMs are ended so long after both voices fell silent
   Milliseconds lease_margin{1000};   // for clocks that run apart, and for the ending itself
   int recovery_tries = 3;            // of a job from one checkpoint
   Seconds host_mtbf{180.0 * 86400};  // believed of a host before any has failed

@@ -64,6 +64,8 @@ void HostMonitor::lease_answered(const HostId& id, const Word& word,
   if (!host || host->fence != HostFence::None) return;
   Milliseconds holds = host->lease;
   if (!answer->granted) {
+    // A word that came late takes nothing back.
+    if (answer->enforced) return;
     // It may have been booted since, and knows nothing of a lease any more.
     holds = Milliseconds{0};
   } else if (word.ticket.enforced) {

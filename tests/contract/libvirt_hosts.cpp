@@ -8,6 +8,7 @@
 #include "hypervisor/libvirt/libvirt_driver.h"
 #include "tests/contract/driver_contract.h"
 #include "tests/contract/lab.h"
+#include "tests/contract/lease_contract.h"
 
 namespace mare::contract {
 namespace {
@@ -68,6 +69,7 @@ class LibvirtHosts : public LabHosts {
     options.memory = kHostMemory;
     options.state_dir = state_of(index);
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
+    options.watchdog = MARE_WATCHDOG;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
     announcer = std::make_unique<CountingAnnouncer>(clock());
     auto made = libvirt::make_driver(options, *announcer, clock(), log());
@@ -97,6 +99,8 @@ Result<std::unique_ptr<Hosts>> make_libvirt_hosts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Libvirt, DriverContract,
+                         testing::Values(Backend{"libvirt", make_libvirt_hosts}), backend_name);
+INSTANTIATE_TEST_SUITE_P(LibvirtOnly, HostLeases,
                          testing::Values(Backend{"libvirt", make_libvirt_hosts}), backend_name);
 
 /// A VM made by somebody else, behind the driver's back.

@@ -6,6 +6,7 @@
 #include "hypervisor/remote/remote_driver.h"
 #include "tests/contract/driver_contract.h"
 #include "tests/contract/lab.h"
+#include "tests/contract/lease_contract.h"
 
 namespace mare::contract {
 namespace {
@@ -64,6 +65,8 @@ Result<std::unique_ptr<Hosts>> make_remote_hosts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Remote, DriverContract,
+                         testing::Values(Backend{"remote", make_remote_hosts}), backend_name);
+INSTANTIATE_TEST_SUITE_P(AgentsOnly, HostLeases,
                          testing::Values(Backend{"remote", make_remote_hosts}), backend_name);
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "hypervisor/sim/sim_cluster.h"
 #include "orchestrator/core/rng.h"
 #include "tests/contract/driver_contract.h"
+#include "tests/contract/lease_contract.h"
 
 namespace mare::contract {
 namespace {
@@ -63,6 +64,8 @@ Result<std::unique_ptr<Hosts>> make_sim_hosts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sim, DriverContract, testing::Values(Backend{"sim", make_sim_hosts}),
+                         backend_name);
+INSTANTIATE_TEST_SUITE_P(Sim, HostLeases, testing::Values(Backend{"sim", make_sim_hosts}),
                          backend_name);
 
 }  // namespace

@@ -34,8 +34,9 @@ ROOMS = (
     Room("hypervisor/dirtylog", "core, model, own C library",
          ("orchestrator/core", "orchestrator/model"), foreign=("zstd",),
          targets=("mare_dirtylog", "mare-dirtylog")),
-    Room("hypervisor/libvirt", "driver.h, dirtylog, own C library",
-         ("hypervisor", "hypervisor/dirtylog"), foreign=("libvirt",), targets=("mare_libvirt",)),
+    Room("hypervisor/leases", "driver.h", ("hypervisor",), targets=("mare_leases", "mare-watchdog")),
+    Room("hypervisor/libvirt", "driver.h, dirtylog, leases, own C library",
+         ("hypervisor", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt",), targets=("mare_libvirt",)),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
     # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same
     # kind of certificates.

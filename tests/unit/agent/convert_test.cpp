@@ -70,6 +70,8 @@ TEST(Convert, EveryField) {
   expect_round_trip(full_profile());
   expect_round_trip(full_link());
   expect_round_trip(full_capture_ticket());
+  expect_round_trip(full_lease_ticket());
+  expect_round_trip(full_lease_answer());
   expect_round_trip(full_capture());
   expect_round_trip(full_part());
 }

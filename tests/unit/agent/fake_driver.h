@@ -24,6 +24,7 @@ class FakeDriver final : public Driver {
   MemoryProfile profile_answer;
   LinkMeasurement link_answer;
   CaptureStatus capture_answer;
+  LeaseAnswer lease_answer;
   /// Called first in every call, outside the mutex, with the method's name.
   std::function<void(const std::string&)> hook = [](const std::string&) {};
 
@@ -35,6 +36,7 @@ class FakeDriver final : public Driver {
   std::string path;
   std::optional<LimitAction> forced;
   CaptureTicket capture_ticket;
+  LeaseTicket lease_ticket;
   CheckpointId checkpoint;
   CheckpointPart part;
 
@@ -80,6 +82,15 @@ class FakeDriver final : public Driver {
   Status load_capture(const VmSpec& vm, const CheckpointId& of,
                       const CheckpointPart& from) override {
     return done("load_capture", [&] { spec = vm, checkpoint = of, part = from; });
+  }
+  Result<LeaseAnswer> renew_lease(const LeaseTicket& with) override {
+    return answer("renew_lease", [&] { return lease_ticket = with, lease_answer; });
+  }
+  Status put_fence_note(const std::string& at) override {
+    return done("put_fence_note", [&] { path = at; });
+  }
+  Status remove_fence_note(const std::string& at) override {
+    return done("remove_fence_note", [&] { path = at; });
   }
   Result<VmStatistics> statistics(const VmKey& vm) override {
     return answer("statistics", [&] { return key = vm, statistics_answer; });

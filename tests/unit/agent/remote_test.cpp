@@ -152,6 +152,20 @@ TEST_F(Remote, WhatACheckpointNeeds) {
                                       "load_capture"}));
 }
 
+TEST_F(Remote, WhatALeaseNeeds) {
+  fake_.lease_answer = full_lease_answer();
+  const auto answer = driver_->renew_lease(full_lease_ticket());
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  EXPECT_TRUE(same(*answer, full_lease_answer()));
+  EXPECT_TRUE(same(fake_.lease_ticket, full_lease_ticket()));
+  EXPECT_TRUE(driver_->put_fence_note("/ck/fenced/h1-1-1").ok());
+  EXPECT_EQ(fake_.path, "/ck/fenced/h1-1-1");
+  EXPECT_TRUE(driver_->remove_fence_note("/ck/fenced/h1-1-2").ok());
+  EXPECT_EQ(fake_.path, "/ck/fenced/h1-1-2");
+  EXPECT_EQ(fake_.take_calls(),
+            (std::vector<std::string>{"renew_lease", "put_fence_note", "remove_fence_note"}));
+}
+
 TEST_F(Remote, EveryCallWithAKey) {
   using Method = Status (Driver::*)(const VmKey&);
   const std::vector<std::pair<std::string, Method>> methods{

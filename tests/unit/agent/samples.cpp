@@ -234,6 +234,14 @@ CaptureTicket full_capture_ticket() {
   return {CheckpointId{"ck-5"}, full_key(), "/store/\xff/demo-0", Milliseconds{61'000}};
 }
 
+LeaseTicket full_lease_ticket() {
+  return {"boot/91", Milliseconds{2100}, true, "/store/\xff/fenced/h1-1-1"};
+}
+
+LeaseAnswer full_lease_answer() {
+  return {"boot/92", true, true};
+}
+
 CaptureStatus full_capture() {
   CaptureStatus status;
   status.phase = CapturePhase::Durable;
@@ -269,6 +277,16 @@ bool same(const CaptureStatus& a, const CaptureStatus& b) {
   const auto& [phase, checkpoint, error, stopped, resumed, size, checksum] = a;
   return std::tie(phase, checkpoint, error, stopped, resumed, size, checksum) ==
          std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.size, b.checksum);
+}
+
+bool same(const LeaseTicket& a, const LeaseTicket& b) {
+  const auto& [stamp, term, enforced, note] = a;
+  return std::tie(stamp, term, enforced, note) == std::tie(b.stamp, b.term, b.enforced, b.note);
+}
+
+bool same(const LeaseAnswer& a, const LeaseAnswer& b) {
+  const auto& [stamp, granted, enforced] = a;
+  return std::tie(stamp, granted, enforced) == std::tie(b.stamp, b.granted, b.enforced);
 }
 
 bool same(const CheckpointPart& a, const CheckpointPart& b) {

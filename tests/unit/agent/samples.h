@@ -18,6 +18,8 @@ ArrivalReport full_arrival();
 MemoryProfile full_profile();
 LinkMeasurement full_link();
 CaptureTicket full_capture_ticket();
+LeaseTicket full_lease_ticket();
+LeaseAnswer full_lease_answer();
 CaptureStatus full_capture();
 CheckpointPart full_part();
 
@@ -35,6 +37,8 @@ bool same(const MemoryProfile& a, const MemoryProfile& b);
 bool same(const LinkMeasurement& a, const LinkMeasurement& b);
 bool same(const CaptureTicket& a, const CaptureTicket& b);
 bool same(const CaptureStatus& a, const CaptureStatus& b);
+bool same(const LeaseTicket& a, const LeaseTicket& b);
+bool same(const LeaseAnswer& a, const LeaseAnswer& b);
 bool same(const CheckpointPart& a, const CheckpointPart& b);
 
 }  // namespace mare::agent::test
