@@ -64,7 +64,7 @@ TEST_P(HostLeases, EitherVoiceIsEnoughAndNoneIsTheEnd) {
     EXPECT_EQ(copy(0, vm), Copy::Running) << "mared says so";
   }
   EXPECT_TRUE(wait_until([&] { return copy(0, vm) == Copy::Absent; }, kSoon)) << "nobody does";
-  const VmSpec other = this->vm();
+  const VmSpec other = HostLeases::vm();
   EXPECT_TRUE(fails_with(at(0).start(other), Code::FailedPrecondition));
   EXPECT_TRUE(is_ok(at(1).start(other))) << "it is a host's own";
   EXPECT_TRUE(is_ok(at(1).destroy(other.key())));

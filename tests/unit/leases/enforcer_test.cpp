@@ -35,7 +35,7 @@ class Enforcing : public ::testing::Test {
  protected:
   static constexpr Milliseconds kTerm{2000};
 
-  void say() { record = {true, kTerm, clock.now() + kTerm, "/ck/fenced/h1-1"}; }
+  void say() { record = LeaseRecord{true, kTerm, clock.now() + kTerm, "/ck/fenced/h1-1"}; }
   /// So long, in the enforcer's own steps.
   void pass(milliseconds time) {
     for (milliseconds gone{0}; gone < time; gone += kLookEvery) {

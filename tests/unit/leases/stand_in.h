@@ -12,6 +12,8 @@
 
 namespace mare::leases {
 
+inline const std::string kUuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+
 inline std::string status_text(pid_t pid, const std::string& uuid,
                                const std::string& mark = "urn:mare:vm:1") {
   return "<!-- do not edit -->\n<domstatus state='running' reason='booted' pid='" +

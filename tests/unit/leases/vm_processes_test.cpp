@@ -8,10 +8,9 @@
 namespace mare::leases {
 namespace {
 
-const std::string kUuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 const std::string kOther = "6ba7b811-9dad-11d1-80b4-00c04fd430c8";
 
-void write(const std::string& path, const std::string& text) {
+void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
@@ -33,10 +32,10 @@ TEST(VmProcesses, AllOfOursEndAndNoOthers) {
   StandIn ours(kUuid);
   StandIn foreign(kOther);
   StandIn reused(kOther);
-  write(scratch.path("p-0.xml"), status_text(ours.pid(), kUuid));
-  write(scratch.path("x.xml"), status_text(foreign.pid(), kOther, "urn:other:1"));
+  write_text(scratch.path("p-0.xml"), status_text(ours.pid(), kUuid));
+  write_text(scratch.path("x.xml"), status_text(foreign.pid(), kOther, "urn:other:1"));
   // Its pid has become another program's.
-  write(scratch.path("p-1.xml"), status_text(reused.pid(), kUuid));
+  write_text(scratch.path("p-1.xml"), status_text(reused.pid(), kUuid));
   EXPECT_TRUE(can_end_vms(scratch.directory()));
   EXPECT_EQ(end_all_vms(scratch.directory()), 1);
   EXPECT_EQ(ours.await_signal(), SIGKILL);
@@ -48,7 +47,7 @@ TEST(VmProcesses, AllOfOursEndAndNoOthers) {
 TEST(VmProcesses, AStandingOneEndsToo) {
   const Scratch scratch;
   StandIn frozen(kUuid);
-  write(scratch.path("p-0.xml"), status_text(frozen.pid(), kUuid));
+  write_text(scratch.path("p-0.xml"), status_text(frozen.pid(), kUuid));
   ASSERT_EQ(kill(frozen.pid(), SIGSTOP), 0);
   EXPECT_EQ(end_all_vms(scratch.directory()), 1);
   EXPECT_EQ(frozen.await_signal(), SIGKILL);

@@ -7,14 +7,14 @@
 
 #include "hypervisor/leases/fence_notes.h"
 #include "hypervisor/leases/host_lease.h"
+#include "orchestrator/core/boot_clock.h"
 #include "tests/unit/leases/scratch.h"
 #include "tests/unit/leases/stand_in.h"
 
 namespace mare::leases {
 namespace {
 
-const std::string kUuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
-constexpr Milliseconds kTerm{1500};
+constexpr Milliseconds kShortTerm{1500};
 
 class HostWithLease : public ::testing::Test {
  protected:
@@ -37,9 +37,9 @@ class HostWithLease : public ::testing::Test {
   }
   /// mared's word, with a stamp that was just asked for.
   bool renew(HostLease& lease) {
-    auto asked = lease.renew({"", kTerm, true, note});
+    auto asked = lease.renew({"", kShortTerm, true, note});
     EXPECT_TRUE(asked.ok());
-    auto answer = lease.renew({asked->stamp, kTerm, true, note});
+    auto answer = lease.renew({asked->stamp, kShortTerm, true, note});
     EXPECT_TRUE(answer.ok()) << (answer.ok() ? "" : answer.error().text());
     return answer && answer->granted;
   }
@@ -80,7 +80,7 @@ TEST_F(HostWithLease, TheAgentEndsThemWhenTheWatchdogCanNot) {
 TEST_F(HostWithLease, AnAgentThatIsStartedAgainGoesOnWithIt) {
   { ASSERT_TRUE(renew(*agent())); }
   auto lease = agent();
-  auto asked = lease->renew({"", kTerm, true, note});
+  auto asked = lease->renew({"", kShortTerm, true, note});
   ASSERT_TRUE(asked.ok());
   EXPECT_TRUE(asked->enforced);
   ASSERT_TRUE(put_note(note));
@@ -90,9 +90,9 @@ TEST_F(HostWithLease, AnAgentThatIsStartedAgainGoesOnWithIt) {
 TEST_F(HostWithLease, NothingIsGrantedThatNobodyWouldEnforce) {
   HostLease lease({places, scratch.path("no-such-program"), Milliseconds{0}}, log);
   ASSERT_TRUE(lease.open());
-  auto asked = lease.renew({"", kTerm, true, note});
+  auto asked = lease.renew({"", kShortTerm, true, note});
   ASSERT_TRUE(asked.ok());
-  EXPECT_EQ(lease.renew({asked->stamp, kTerm, true, note}).error().code, Code::Unavailable);
+  EXPECT_EQ(lease.renew({asked->stamp, kShortTerm, true, note}).error().code, Code::Unavailable);
   EXPECT_FALSE(RecordFile(places.record(), boot_id()).read()->enforced);
 }
 
@@ -100,9 +100,9 @@ TEST_F(HostWithLease, NorWhereVmsCanNotBeSeen) {
   HostLease lease({{places.directory, scratch.path("nowhere")}, MARE_WATCHDOG, Milliseconds{0}},
                   log);
   ASSERT_TRUE(lease.open());
-  auto asked = lease.renew({"", kTerm, true, note});
+  auto asked = lease.renew({"", kShortTerm, true, note});
   ASSERT_TRUE(asked.ok());
-  EXPECT_EQ(lease.renew({asked->stamp, kTerm, true, note}).error().code, Code::Unavailable);
+  EXPECT_EQ(lease.renew({asked->stamp, kShortTerm, true, note}).error().code, Code::Unavailable);
 }
 
 }  // namespace
