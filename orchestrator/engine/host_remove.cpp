@@ -1,4 +1,6 @@
-// host.remove: forget a host that runs nothing of ours.
+// host.remove: forget a host that runs nothing of ours. What an operation left there while the host
+// was silent is ended first: a host that is forgotten is never asked again. One that does not
+// answer may be gone for ever, and is forgotten with what it may have.
 #include "orchestrator/engine/task.h"
 
 namespace mare::engine {
@@ -9,6 +11,39 @@ class HostRemove final : public Task {
   using Task::Task;
 
   void enter(bool /*recovered*/) override {
+    using Copies = Result<std::vector<VmObservation>>;
+    call_host<Copies>(
+        HostId{operation().target}, [](Driver& driver) { return driver.list(); },
+        [this](Copies copies) {
+          for (const auto& copy : copies ? *copies : std::vector<VmObservation>{}) {
+            if (copy.copy != Copy::Absent && is_ours(copy)) return refuse(left_over(copy));
+          }
+          remove();
+        });
+  }
+
+ private:
+  bool is_ours(const VmObservation& copy) const {
+    auto known = query<bool>(store(), [&](const store::Reader& r) -> Result<bool> {
+      if (r.vm(copy.key.id)) return true;
+      return r.has_ended(copy.key.uuid);
+    });
+    return !known || *known;
+  }
+
+  Error left_over(const VmObservation& copy) const {
+    return make_error(Code::FailedPrecondition,
+                      "host '" + operation().target + "' still has a copy of VM '" +
+                          copy.key.id.value + "' (" + std::string(to_string(copy.copy)) + ")",
+                      "what was left behind there is ended by itself: try again in a moment");
+  }
+
+  void refuse(const Error& why) {
+    finish(to_string(HostRemoveEvent::Refused), to_string(HostRemoveState::Failed), Outcome::Failed,
+           why.text(), std::string(to_string(why.code)));
+  }
+
+  void remove() {
     const HostId id{operation().target};
     // Looked at again inside the transaction: a VM may have been placed there since the request.
     Error refusal;
@@ -26,12 +61,10 @@ class HostRemove final : public Task {
     if (removed) {
       context_.ports.drivers.forget(id);
     } else if (!refusal.message.empty()) {
-      finish(to_string(HostRemoveEvent::Refused), to_string(HostRemoveState::Failed),
-             Outcome::Failed, refusal.text(), std::string(to_string(refusal.code)));
+      refuse(refusal);
     }
   }
 
- private:
   static Status check(const store::Transaction& tx, const HostId& id) {
     auto vms = tx.vms_on(id);
     if (!vms) return vms.error();

@@ -334,6 +334,40 @@ TEST_F(World, ACopyOfADeletedPoolIsEndedWhenItsHostIsBack) {
       [&] { return world.cluster.copy_on(source, id) == Copy::Absent; }, 600s));
 }
 
+TEST_F(World, AHostThatAnswersIsNotForgottenWithACopyOnIt) {
+  make_pool(1);
+  const HostId source = *vm(0).host;
+  const VmId id = vm(0).id;
+  world.kill_mared();
+  world.start_mared([&](const Operation& operation) {
+    if (operation.state != "Committed") return;
+    EXPECT_TRUE(world.cluster.silence_host(source, 20s));
+  });
+  world.cluster.break_next_switch(id, sim::BrokenSwitch::HandedOver);
+  engine::MigrateRequest move;
+  move.vm = id;
+  move.policy.strategy = Strategy::PreCopy;
+  ASSERT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  ASSERT_EQ(world.cluster.copy_on(source, id), Copy::Paused);
+  const auto health = [&] {
+    for (const auto& host : world.hosts()) {
+      if (host.id == source) return host.health;
+    }
+    return HostHealth::Down;
+  };
+  ASSERT_TRUE(world.play_while_not([&] { return health() == HostHealth::Down; }, 30s));
+  ASSERT_TRUE(world.play_while_not([&] { return health() == HostHealth::Up; }, 60s));
+  Operation removed = done(world.engine().submit(engine::HostRemoveRequest{source}));
+  for (int i = 0; i < 20 && removed.outcome == Outcome::Failed; ++i) {
+    EXPECT_NE(removed.reason.find("still has a copy of VM '" + id.value), std::string::npos)
+        << removed.reason;
+    world.play(1s);
+    removed = done(world.engine().submit(engine::HostRemoveRequest{source}));
+  }
+  EXPECT_EQ(removed.outcome, Outcome::Succeeded) << removed.reason;
+  EXPECT_EQ(world.cluster.copy_on(source, id), Copy::Absent);
+}
+
 TEST_F(World, TheSameSeedPlaysTheSame) {
   const auto play = [](std::uint64_t seed) {
     SimWorld other(seed);
