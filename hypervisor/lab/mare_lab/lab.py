@@ -269,7 +269,7 @@ def _put_away(directory: Path, purge: bool, progress: Progress) -> None:
     for the new ones'."""
     _check_mounts(directory)
     shutil.rmtree(directory / "nfs", ignore_errors=True)
-    for name in ("mared", "jobs", "hosts"):
+    for name in ("mared", "jobs", "checkpoints", "hosts"):
         previous = directory / f"{name}.previous"
         if purge:
             shutil.rmtree(directory / name, ignore_errors=True)

@@ -262,6 +262,8 @@ def start_nfs(state: LabState) -> bool:
     plan = state.plan
     Path(plan.images).mkdir(parents=True, exist_ok=True)
     (plan.directory / "jobs").mkdir(parents=True, exist_ok=True)
+    # Agents take storage that is not there for storage that is not mounted.
+    (plan.directory / "checkpoints").mkdir(exist_ok=True)
     # Jobs run as root in their VM, or as a user of theirs: either may make directories here.
     os.chmod(plan.directory / "jobs", 0o1777)
     directory = plan.directory / "nfs"

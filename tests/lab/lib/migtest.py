@@ -42,10 +42,10 @@ class Iteration:
 class MigTest:
     """One job, from its submission to its verdict."""
 
-    def __init__(self, cluster: Cluster, pool: str, shape: Shape) -> None:
+    def __init__(self, cluster: Cluster, pool: str, shape: Shape, **more: Json) -> None:
         self.cluster = cluster
         self.shape = shape
-        body = {"pool": pool, "command": shape.command(), "ranks": shape.ranks}
+        body = {"pool": pool, "command": shape.command(), "ranks": shape.ranks, **more}
         self.operation = cluster.submit("POST", "jobs", body)
         self.id: str = self.operation["target"]
 

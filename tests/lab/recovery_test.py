@@ -1,0 +1,144 @@
+"""A job that takes checkpoints comes back by itself, whatever is killed, with the exact result, and no VM ever runs twice."""
+
+from __future__ import annotations
+
+import threading
+import unittest
+
+from lib.cluster import Cluster, Json
+from lib.migtest import MigTest, Shape
+from lib.waiting import holds_for, wait_until
+
+POOL = "rise"
+# Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
+LONG = Shape(ranks=3, iterations=300)
+CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
+
+
+class Witness:
+    """Asks every libvirt again and again, beside the test, how many copies of a VM run."""
+
+    def __init__(self, cluster: Cluster, vms: list[str]) -> None:
+        self._cluster = cluster
+        self._vms = set(vms)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.doubled: list[str] = []
+        self.looks = 0
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ends.is_set():
+            seen: dict[str, list[str]] = {}
+            for host in self._cluster.hosts:
+                try:
+                    names = self._cluster.virsh(host, "list", "--state-running", "--name").split()
+                except AssertionError:
+                    continue  # a domain that ends while it is listed
+                for name in self._vms & set(names):
+                    seen.setdefault(name, []).append(host)
+            # Two hosts are asked one after the other: one that was seen twice is looked at again.
+            for name, hosts in seen.items():
+                if len(hosts) > 1 and list(self._cluster.copies(name).values()).count("running") > 1:
+                    self.doubled.append(f"{name} on {hosts}")
+            self.looks += 1
+            self._ends.wait(0.05)
+
+    def end(self) -> None:
+        self._ends.set()
+        self._thread.join()
+
+
+class RecoveryTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.cluster.restore()
+        cls.cluster.without_pools()
+
+    def setUp(self) -> None:
+        self.cluster.restore()
+        self.vms = self.cluster.ensure_pool(POOL, 3)
+        self.witness = Witness(self.cluster, self.vms)
+        self.addCleanup(self.cluster.restore)
+        self.addCleanup(self.witness.end)
+
+    def tearDown(self) -> None:
+        for job in self.cluster.items("jobs"):
+            if job["state"] in ("queued", "starting", "running"):
+                self.cluster.mare("job", "cancel", job["id"], check=False)
+
+    def submitted(self) -> MigTest:
+        """A job that runs and has a checkpoint, and has gone on since."""
+        job = MigTest(self.cluster, POOL, LONG, **CHECKPOINTS)
+        job.wait_for_iterations(5)
+        wait_until(lambda: self.complete(job), f"{job.id} has a checkpoint", period_s=0.3)
+        job.assert_advances()
+        return job
+
+    def complete(self, job: MigTest) -> list[Json]:
+        return [one for one in self.cluster.items(f"jobs/{job.id}/checkpoints") if one["state"] == "complete"]
+
+    def assert_back(self, job: MigTest, restarts: int = 1) -> None:
+        """It came back that often, and ended as if nothing had been."""
+        row = job.assert_right()
+        self.assertEqual(row["restarts"], restarts, row)
+        for vm in job.vms():
+            self.cluster.assert_runs_once(vm)
+            self.cluster.assert_clean(vm)
+        self.witness.end()
+        self.assertGreater(self.witness.looks, 20)
+        self.assertEqual(self.witness.doubled, [])
+
+    def recoveries(self, job: MigTest) -> list[Json]:
+        return [one for one in self.cluster.items("operations?kind=recovery.run") if one["target"] == job.id]
+
+    def test_a_checkpoint_is_one_cut_and_the_job_goes_on(self) -> None:
+        job = self.submitted()
+        for one in self.complete(job):
+            self.assertEqual(len(one["parts"]), 3, one)
+            self.assertGreater(one["size_bytes"], 3 * (8 << 20), one)
+            last_stop = max(part["stopped"] for part in one["parts"])
+            self.assertLessEqual(last_stop, min(part["resumed"] for part in one["parts"]), one)
+        self.assert_back(job, restarts=0)
+
+    def test_a_host_whose_vms_and_agent_are_killed(self) -> None:
+        job = self.submitted()
+        host = self.cluster.host_of(job.vms()[1])
+        self.cluster.kill_agent(host)
+        killed = self.cluster.kill_qemus(host)
+        self.assertIn(job.vms()[1], killed)
+        wait_until(lambda: job.row()["restarts"] == 1, f"{job.id} is put back", period_s=0.3)
+        self.assertNotEqual(self.cluster.host_of(job.vms()[1]), host)
+        self.assert_back(job)
+        self.assertEqual([one["outcome"] for one in self.recoveries(job)], ["succeeded"])
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+
+    def test_an_agent_that_is_killed_takes_its_vms_along(self) -> None:
+        """The host is only silent: its VMs run on. The watchdog ends them, and only then they run elsewhere."""
+        job = self.submitted()
+        vm = job.vms()[2]
+        host = self.cluster.host_of(vm)
+        self.cluster.kill_agent(host)
+        wait_until(lambda: host not in self.cluster.copies(vm), f"{vm} has ended on {host}")
+        self.assert_back(job)
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+        # It may be used again.
+        self.cluster.migrate(vm, host)
+        self.assertEqual(self.cluster.assert_runs_once(vm), host)
+
+    def test_mared_that_is_away_ends_nothing(self) -> None:
+        """The storage speaks for the hosts, for far longer than a lease lasts."""
+        job = self.submitted()
+        self.cluster.kill_mared()
+        holds_for(lambda: all(list(self.cluster.copies(vm).values()) == ["running"] for vm in self.vms),
+                  "all VMs run", 8)
+        self.cluster.start_mared()
+        self.assert_back(job, restarts=0)
+
+    def test_a_vm_that_is_killed(self) -> None:
+        job = self.submitted()
+        self.cluster.kill_qemus(self.cluster.host_of(job.vms()[0]))
+        self.assert_back(job)
