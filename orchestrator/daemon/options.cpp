@@ -1,6 +1,8 @@
 #include "orchestrator/daemon/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 
 namespace mare::daemon {
 namespace {
@@ -35,6 +37,10 @@ ParsedOptions parse_options(int argc, char** argv) {
   double boot_timeout = options.settings.boot_timeout.count();
   double unreachable_timeout = options.settings.unreachable_timeout.count();
   double host_mtbf_days = options.settings.host_mtbf.count() / kDay_s;
+  // A word about a lease is one heartbeat old when it counts, and the next is as far away: of 2 s
+  // that leaves half a second for a busy machine. Down after 3 s.
+  options.settings.heartbeat = Milliseconds{750};
+  options.settings.heartbeat_misses = 4;
   long heartbeat_ms = options.settings.heartbeat.count();
   long lease_ms = options.settings.lease.count();
 
@@ -121,6 +127,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.boot_timeout = Seconds{boot_timeout};
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
   options.settings.host_mtbf = Seconds{host_mtbf_days * kDay_s};
+  if (app.count("--lease-ms") == 0) lease_ms = std::max(lease_ms, 2 * heartbeat_ms);
+  if (lease_ms < 2 * heartbeat_ms) {
+    std::fprintf(stderr, "mared: --lease-ms must be at least twice --heartbeat-ms\n");
+    parsed.exit_code = 2;
+    return parsed;
+  }
   options.settings.heartbeat = Milliseconds{heartbeat_ms};
   options.settings.lease = Milliseconds{lease_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug

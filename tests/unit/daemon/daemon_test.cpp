@@ -10,6 +10,7 @@
 
 #include "orchestrator/daemon/failpoints.h"
 #include "orchestrator/daemon/image_catalog.h"
+#include "orchestrator/daemon/options.h"
 #include "orchestrator/daemon/state_directory.h"
 #include "orchestrator/daemon/thread_pool.h"
 
@@ -33,6 +34,23 @@ class TempDirectory : public testing::Test {
 using StateDirectoryTest = TempDirectory;
 using CatalogTest = TempDirectory;
 using FailpointTest = TempDirectory;
+
+ParsedOptions parsed(std::vector<std::string> words) {
+  words.insert(words.begin(), "mared");
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  return parse_options(static_cast<int>(argv.size()), argv.data());
+}
+
+TEST(DaemonOptions, ALeaseOutlastsTwoHeartbeats) {
+  const auto usual = parsed({});
+  EXPECT_FALSE(usual.exit_code);
+  EXPECT_EQ(usual.options.settings.lease, Milliseconds{2000});
+  EXPECT_LE(2 * usual.options.settings.heartbeat, usual.options.settings.lease);
+  EXPECT_EQ(parsed({"--heartbeat-ms", "5000"}).options.settings.lease, Milliseconds{10'000});
+  EXPECT_EQ(parsed({"--lease-ms", "6000"}).options.settings.lease, Milliseconds{6000});
+  EXPECT_EQ(parsed({"--heartbeat-ms", "1000", "--lease-ms", "1900"}).exit_code, 2);
+}
 
 TEST_F(StateDirectoryTest, ASecondOneIsRefusedAndNamesTheFirst) {
   auto first = StateDirectory::open(path_);
