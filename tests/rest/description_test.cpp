@@ -125,7 +125,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::CheckpointRestore);
+  names("Operation", "kind", OperationKind::RecoveryRun);
   names("Autoscale", "source", MetricSource::Queue);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
