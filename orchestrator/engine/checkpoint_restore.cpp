@@ -155,7 +155,9 @@ Result<std::string> CheckpointRestore::why_not() const {
     }
     auto pool = r.unfinished("pool", job_.pool.value);
     if (!pool) return pool.error();
-    if (*pool) {
+    // A pool that is scaled leaves the VMs of a job that runs alone.
+    const bool scaled = *pool && (*pool)->kind == OperationKind::PoolScale && follower->has_value();
+    if (*pool && !scaled) {
       return "pool '" + job_.pool.value + "' is held by " + (*pool)->id.value + " (" +
              std::string(to_string((*pool)->kind)) + ")";
     }
