@@ -6,7 +6,7 @@
 namespace mare::policy {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Vm vm_on(const std::string& host) {
   Vm vm;
