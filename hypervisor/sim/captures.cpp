@@ -159,12 +159,23 @@ void World::reunite(const CheckpointId& checkpoint, const PartFile& file) {
   refresh_runs();
 }
 
+bool World::holds_all(const CheckpointId& checkpoint, const Run& stopped) const {
+  return std::all_of(stopped.ranks.begin(), stopped.ranks.end(), [&](const auto& rank) {
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& entry) {
+      return entry.second.checkpoint == checkpoint &&
+             entry.second.snapshot.spec.id == rank->spec.id;
+    });
+  });
+}
+
 void World::leave_loaded(const LocalCopy& copy) {
   const auto waiting = loaded.find(copy.loaded);
   if (waiting == loaded.end() || waiting->second.erase(copy.guest->spec.id) == 0) return;
   for (const auto& [path, part] : parts) {
     if (part.checkpoint != copy.loaded) continue;
     for (const auto& [directory, stopped] : part.runs) {
+      // What a job that had ended left behind: a rank of it was dead by then, nothing goes on.
+      if (!holds_all(copy.loaded, stopped)) continue;
       const Run& run = runs.at(directory);
       const bool was_rank =
           std::any_of(stopped.ranks.begin(), stopped.ranks.end(),

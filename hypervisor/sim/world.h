@@ -302,6 +302,8 @@ class World {
   void fail_capture(const HostId& host, Capture& capture, const std::string& why);
   void load_part(const HostId& host, const PartFile& file);
   /// A loaded guest is about to run for the first time.
+  /// Whether every rank of that run has a part in the checkpoint.
+  bool holds_all(const CheckpointId& checkpoint, const Run& stopped) const;
   void leave_loaded(const LocalCopy& copy);
 
   // Leases (leases.cpp).
