@@ -29,7 +29,9 @@ constexpr std::array kKind{Name<OperationKind>{OperationKind::HostAdd, "host.add
                            Name<OperationKind>{OperationKind::VmMigrate, "vm.migrate"},
                            Name<OperationKind>{OperationKind::JobRun, "job.run"},
                            Name<OperationKind>{OperationKind::ForecastMake, "forecast.make"},
-                           Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"}};
+                           Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"},
+                           Name<OperationKind>{OperationKind::PlanLayout, "plan.layout"},
+                           Name<OperationKind>{OperationKind::LayoutChange, "layout.change"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},

@@ -35,6 +35,8 @@ enum class OperationKind : std::uint8_t {
   JobRun,
   ForecastMake,  // of a VM: what a move of it would cost
   PlanDrain,     // of a host: the same of every VM that it has
+  PlanLayout,    // of a job: which of its VMs had better be elsewhere, and what that would cost
+  LayoutChange,  // of a job: its VMs over more hosts or on fewer
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 

@@ -25,7 +25,7 @@ using Kinds = ::testing::Types<
     Kind<PoolScaleState, PoolScaleEvent, 7, 6>, Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>,
     Kind<VmStartState, VmStartEvent, 7, 6>, Kind<VmStopState, VmStopEvent, 5, 4>,
     Kind<JobRunState, JobRunEvent, 6, 5>, Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>,
-    Kind<PlanDrainState, PlanDrainEvent, 4, 3>>;
+    Kind<PlanningState, PlanningEvent, 4, 3>, Kind<LayoutChangeState, LayoutChangeEvent, 6, 5>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {
