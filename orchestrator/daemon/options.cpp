@@ -32,6 +32,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   std::string level = "info";
   double boot_timeout = options.settings.boot_timeout.count();
   double unreachable_timeout = options.settings.unreachable_timeout.count();
+  double auto_spread = options.settings.auto_spread.count();
   long heartbeat_ms = options.settings.heartbeat.count();
 
   CLI::App app{
@@ -90,6 +91,11 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "Of them, those between the same two hosts in the same direction")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  app.add_option("--auto-spread", auto_spread,
+                 "Seconds after hosts came in which running jobs that gain by it spread to them; "
+                 "0: never")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
   app.add_option("--log-level", level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->capture_default_str();
@@ -104,6 +110,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.vm_subnet = *Ipv4Subnet::parse(subnet);
   options.settings.boot_timeout = Seconds{boot_timeout};
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
+  options.settings.auto_spread = Seconds{auto_spread};
   options.settings.heartbeat = Milliseconds{heartbeat_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info

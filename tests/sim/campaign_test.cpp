@@ -59,7 +59,8 @@ TEST_P(Campaigns, InvariantsHold) {
   for (const char* what :
        {"vm.migrate succeeded", "vm.migrate failed", "vm.migrate cancelled", "job.run succeeded",
         "job.run failed", "pool.create succeeded", "pool.scale succeeded", "pool.scale failed",
-        "rules given", "host.drain succeeded", "mared killed", "host dies", "agent restarts"}) {
+        "rules given", "host.drain succeeded", "layout.change succeeded", "layout.change failed",
+        "mared killed", "host dies", "agent restarts"}) {
     EXPECT_GT(counts[what], 0) << what;
   }
   EXPECT_EQ(counts["refused without a word"], 0);

@@ -164,6 +164,7 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.nfs_server = "10.77.0.1";
   settings.jobs_directory = scratch_.path() + "/jobs";
   settings.heartbeat = Milliseconds{3000};
+  settings.auto_spread = auto_spread;
   settings.poll = Milliseconds{150};
   settings.job_poll = Milliseconds{500};
   engine::Ports ports{*store_, *drivers_,   guests, *images_, executor,
