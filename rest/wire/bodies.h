@@ -59,6 +59,12 @@ struct JobBody {
   std::vector<std::string> environment;
   int ranks = 1;
 };
+/// For ":spread" and ":pack".
+struct LayoutBody {
+  std::optional<int> hosts = {};  // none: as is best
+  std::optional<Seconds> remaining = {};
+  bool force = false;
+};
 /// For requests that need no words: ":drain", ":cancel". Only {} is right.
 struct EmptyBody {};
 
@@ -70,6 +76,7 @@ Json to_json(const VmStopBody& body);
 Json to_json(const MigrationBody& body);
 Json to_json(const ReportBody& body);
 Json to_json(const JobBody& body);
+Json to_json(const LayoutBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
 /// faults.
@@ -81,6 +88,7 @@ void read(const Json& json, VmStopBody& body, Faults& faults);
 void read(const Json& json, MigrationBody& body, Faults& faults);
 void read(const Json& json, ReportBody& body, Faults& faults);
 void read(const Json& json, JobBody& body, Faults& faults);
+void read(const Json& json, LayoutBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 
 }  // namespace mare::wire

@@ -109,6 +109,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::MigrationBody>(schemas, "MigrationCreate");
   takes<wire::ReportBody>(schemas, "MigrationReport");
   takes<wire::JobBody>(schemas, "JobCreate");
+  takes<wire::LayoutBody>(schemas, "JobLayout");
 }
 
 TEST_F(Description, ListsOfNamesAreTheModels) {
@@ -124,7 +125,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::PlanDrain);
+  names("Operation", "kind", OperationKind::LayoutChange);
   names("Autoscale", "source", MetricSource::Queue);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
