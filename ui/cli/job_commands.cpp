@@ -5,6 +5,7 @@
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/layout_commands.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -243,6 +244,7 @@ void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing) {
   };
   named("show", "One job", "mare job show job-1", show_job);
   named("cancel", "End one", "mare job cancel job-1", cancel_job);
+  add_layout_commands(*job, action);
   add_output(*job, action);
   named(
       "wait", "Wait for its end; exit code as the program's", "mare job wait job-1 --timeout 5m",
