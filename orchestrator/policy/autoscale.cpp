@@ -20,10 +20,10 @@ int wish_of(const AutoscaleRule& rule, int current, double metric) {
   return static_cast<int>(std::clamp(std::ceil(base * ratio - 1e-9), 0.0, kMostVms));
 }
 
-using Wish = std::vector<AutoscaleWish>::const_iterator;
+using WishAt = std::vector<AutoscaleWish>::const_iterator;
 
 /// A wish holds until the next one: looks are never exactly as far apart as a window is long.
-bool held_within(const AutoscaleMemory& memory, Wish wish, Seconds begin) {
+bool held_within(const AutoscaleMemory& memory, WishAt wish, Seconds begin) {
   const auto next = std::next(wish);
   return next == memory.wishes.end() || next->at > begin;
 }
@@ -58,7 +58,7 @@ std::string held_by(const ScalePace& pace, std::optional<Seconds> last, Seconds 
 
 void forget_old(const AutoscaleRule& rule, AutoscaleMemory& memory, Seconds now) {
   const Seconds window = std::max(rule.up.stabilisation, rule.down.stabilisation);
-  Wish first = memory.wishes.begin();
+  WishAt first = memory.wishes.begin();
   while (first != memory.wishes.end() && !held_within(memory, first, now - window)) ++first;
   memory.wishes.erase(memory.wishes.begin(), first);
 }
