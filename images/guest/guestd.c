@@ -299,7 +299,8 @@ static bool kernel_line_is_ours(void) {
   const ssize_t got = read(fd, line + 1, sizeof line - 2);
   close(fd);
   line[got > 0 ? got + 1 : 0] = '\0';
-  return strstr(line, " mare.ip=") != NULL;
+  // A clone keeps the line of the template that it came from.
+  return strstr(line, " mare.ip=") != NULL || strstr(line, " mare.template") != NULL;
 }
 
 static void harden(void) {
@@ -412,6 +413,13 @@ static bool initialise_waiting(void) {
   return connections && pthread_cond_init(&slot_freed, &attributes) == 0;
 }
 
+// For whoever reads the console.
+static void say_ready(void) {
+  char name[65] = "";
+  (void)gethostname(name, sizeof name - 1);
+  dprintf(2, "mare: guest %s ready\n", name);
+}
+
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--runner")) return runner_main(argc, argv);
   if (argc > 1 && !strcmp(argv[1], "--session")) return session_main(argc, argv);
@@ -435,5 +443,6 @@ int main(int argc, char** argv) {
   // The text of this program comes from NFS: keep it here, for the time when the server is away.
   if (geteuid() == 0) (void)mlockall(MCL_CURRENT);
   guestd_log("listening on %s port %u", options.listen_on, (unsigned)options.port);
+  if (config.is_mare_vm) say_ready();
   accept_forever(tcp);
 }

@@ -73,10 +73,11 @@ def _check(request: Request) -> None:
     if os.geteuid() != 0:
         raise ImageError("building an image needs root (it makes a root file system): run it as "
                          "root")
-    if not (request.guest_bin / "bin" / "mare-guestd").is_file():
-        raise ImageError(f"{request.guest_bin} has no bin/mare-guestd: build it with `cmake "
-                         "--build BUILD --target mare-guest-stage` and give --guest-bin "
-                         "BUILD/guest-stage")
+    for program in kernel.INITRAMFS_PROGRAMS:
+        if not (request.guest_bin / "bin" / program).is_file():
+            raise ImageError(f"{request.guest_bin} has no bin/{program}: build it with `cmake "
+                             "--build BUILD --target mare-guest-stage` and give --guest-bin "
+                             "BUILD/guest-stage")
     for directory in request.add:
         if not directory.is_dir():
             raise ImageError(f"--add {directory}: no such directory")
@@ -157,7 +158,10 @@ def _fill(request: Request, partial: Path, version: str, digest: str, inputs: di
     _finish_root(root)
     shutil.copyfile(kernel_.vmlinuz, partial / "vmlinuz")
     busybox = (root / "usr" / "bin" / "busybox").read_bytes()
-    (partial / "initrd.img").write_bytes(kernel.initramfs(kernel_, busybox, INIT.read_bytes()))
+    programs = {name: (request.guest_bin / "bin" / name).read_bytes()
+                for name in kernel.INITRAMFS_PROGRAMS}
+    (partial / "initrd.img").write_bytes(
+        kernel.initramfs(kernel_, busybox, programs, INIT.read_bytes()))
     manifest = {
         "name": request.name,
         "version": version,
