@@ -84,6 +84,8 @@ struct Settings {
   Microseconds probe_period{5000};
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
+  bool clones = true;           // VMs start from templates where hosts have them
+  Seconds clone_timeout{20};    // a clone that does not answer by then is booted instead
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
 };
 
