@@ -342,6 +342,7 @@ static int number_option(const char* text, int most) {
 struct options {
   const char* listen_on;
   uint16_t port;
+  int start_on;  // -1: at once
 };
 
 static void parse_options(int argc, char** argv, struct options* options) {
@@ -351,6 +352,7 @@ static void parse_options(int argc, char** argv, struct options* options) {
                                         {"line-timeout-ms", required_argument, NULL, 'L'},
                                         {"idle-timeout-ms", required_argument, NULL, 'I'},
                                         {"connections", required_argument, NULL, 'c'},
+                                        {"start-on", required_argument, NULL, 's'},
                                         {"version", no_argument, NULL, 'V'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -375,6 +377,9 @@ static void parse_options(int argc, char** argv, struct options* options) {
         break;
       case 'c':
         config.connections_max = number_option(optarg, 100000);
+        break;
+      case 's':
+        options->start_on = number_option(optarg, INT_MAX);
         break;
       case 'V':
         puts("mare-guestd " MARE_VERSION);
@@ -413,6 +418,15 @@ static bool initialise_waiting(void) {
   return connections && pthread_cond_init(&slot_freed, &attributes) == 0;
 }
 
+// For mare-init: all is ready but the root and the token, which a template has not. Says so on that
+// socket, and goes on when it is told to: "/root" is whole then, and becomes "/".
+static bool enter_root(int fd) {
+  char word = 'r';
+  const bool told = write(fd, &word, 1) == 1 && read(fd, &word, 1) == 1;
+  close(fd);
+  return told && chroot("/root") == 0 && chdir("/") == 0;
+}
+
 // For whoever reads the console.
 static void say_ready(void) {
   char name[65] = "";
@@ -423,9 +437,9 @@ static void say_ready(void) {
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--runner")) return runner_main(argc, argv);
   if (argc > 1 && !strcmp(argv[1], "--session")) return session_main(argc, argv);
-  struct options options = {.listen_on = "0.0.0.0", .port = MARE_GUEST_PORT};
+  struct options options = {.listen_on = "0.0.0.0", .port = MARE_GUEST_PORT, .start_on = -1};
   parse_options(argc, argv, &options);
-  if (!load_token()) return 1;
+  if (options.start_on < 0 && !load_token()) return 1;
   harden();
   config.is_mare_vm = kernel_line_is_ours();
   int tcp = -1;
@@ -442,6 +456,7 @@ int main(int argc, char** argv) {
   kmsg_start();
   // The text of this program comes from NFS: keep it here, for the time when the server is away.
   if (geteuid() == 0) (void)mlockall(MCL_CURRENT);
+  if (options.start_on >= 0 && (!enter_root(options.start_on) || !load_token())) return 1;
   guestd_log("listening on %s port %u", options.listen_on, (unsigned)options.port);
   if (config.is_mare_vm) say_ready();
   accept_forever(tcp);

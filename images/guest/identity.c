@@ -144,7 +144,7 @@ static bool reseed(const char* line) {
   if (!good) good = hardware_seed((unsigned char*)words, kSeedWords * sizeof *words);
   memcpy(words + kSeedWords, line, strlen(line));
   pool->entropy_count = good ? 256 : 0;
-  pool->buf_size = (int)(sizeof storage - sizeof *words);
+  pool->buf_size = (int)(kSeedWords * sizeof *words + strlen(line));
   const int fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
   // The second makes the generator take it at once, and forget what it had prepared.

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -34,7 +35,10 @@
 enum { kServerPort = 2049, kServerWaitS = 60, kSayEveryS = 5, kTermWaitMs = 300, kSyncWaitS = 10 };
 
 static const char* step = "starting";
-static int guestd_fd = -1;  // the program, also when the initramfs's files are gone
+static int guestd_fd = -1;    // the program, also when the initramfs's files are gone
+static int guestd_told = -1;  // the first one waits for a word on it
+static pid_t guestd = -1;
+static bool is_clone;
 static volatile sig_atomic_t told_to_end;
 
 struct guest {
@@ -111,6 +115,37 @@ static void prepare(void) {
   if (!net_loopback_up()) fail_errno("lo");
 }
 
+static pid_t start_guestd(int start_on) {
+  char number[16];
+  snprintf(number, sizeof number, "%d", start_on);
+  char* const early[] = {"mare-guestd", "--token-file", "/etc/mare/token",
+                         "--start-on",  number,         NULL};
+  char* const late[] = {"mare-guestd", "--token-file", "/etc/mare/token", NULL};
+  static char* const kEnvironment[] = {
+      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+      "LANG=C.UTF-8", NULL};
+  const pid_t child = fork();
+  if (child != 0) return child;
+  const int null = open("/dev/null", O_RDONLY);
+  if (null >= 0) dup2(null, 0);
+  if (start_on >= 0) fcntl(start_on, F_SETFD, 0);
+  syscall(SYS_execveat, guestd_fd, "", start_on < 0 ? late : early, kEnvironment, AT_EMPTY_PATH);
+  say("mare-guestd can't be started: %s", strerror(errno));
+  _exit(127);
+}
+
+// A clone finds it running: to start a program is most of what it would have to do.
+static void prepare_guestd(void) {
+  step = "starting mare-guestd";
+  int ends[2];
+  char word;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail_errno("socketpair");
+  guestd = start_guestd(ends[1]);
+  close(ends[1]);
+  guestd_told = ends[0];
+  if (read(guestd_told, &word, 1) != 1) fail("it ended at once");
+}
+
 static void need(const char* line, const char* word, char* to, size_t size, const char* shape) {
   if (line_value(line, word, to, size)) return;
   char text[200];
@@ -141,6 +176,7 @@ static void become(struct guest* guest) {
   static char line[kKernelLineMax];
   step = "becoming somebody";
   if (!identity_await(line)) fail("no identity");
+  is_clone = line_has(line, "mare.machine");
   need(line, "mare.ip", guest->address, sizeof guest->address, "ADDRESS/PREFIX");
   need(line, "mare.host", guest->name, sizeof guest->name, "NAME");
   need(line, "mare.nfs", guest->server, sizeof guest->server, "ADDRESS");
@@ -223,7 +259,9 @@ static void own_files(const struct guest* guest) {
 
 static void mount_root(const struct guest* guest) {
   const int64_t deadline = seconds() + kServerWaitS;
-  await_server(guest, deadline);
+  // Whoever clones has just seen the server serve others. One that is away makes a clone hang
+  // here, and then it is booted instead.
+  if (!is_clone) await_server(guest, deadline);
   // The published version never changes, so attributes are kept for an hour and opens are not
   // checked again: that is most of the traffic of a boot.
   mount_nfs(guest, guest->root, "/ro", MS_RDONLY, "nocto,actimeo=3600", deadline);
@@ -243,7 +281,6 @@ static void mount_root(const struct guest* guest) {
   }
 }
 
-// The initramfs lives in memory: what is not needed any more is given back.
 static void remove_files(const char* directory) {
   DIR* entries = opendir(directory);
   if (!entries) return;
@@ -254,28 +291,11 @@ static void remove_files(const char* directory) {
 }
 
 static void enter_root(void) {
-  remove_files("/bin");
-  remove_files("/");
+  if (write(guestd_told, "g", 1) != 1) say("mare-guestd is gone");  // it will be started again
+  close(guestd_told);
   if (chdir("/root") != 0) fail_errno("/root");
   mounted(".", "/", NULL, MS_MOVE, NULL);
   if (chroot(".") != 0 || chdir("/") != 0) fail_errno("the new root");
-}
-
-static pid_t start_guestd(void) {
-  static char* const kArguments[] = {"mare-guestd", "--token-file", "/etc/mare/token", NULL};
-  static char* const kEnvironment[] = {
-      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
-      "LANG=C.UTF-8", NULL};
-  const pid_t child = fork();
-  if (child != 0) return child;
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  const int null = open("/dev/null", O_RDONLY);
-  if (null >= 0) dup2(null, 0);
-  syscall(SYS_execveat, guestd_fd, "", kArguments, kEnvironment, 0x1000 /* AT_EMPTY_PATH */);
-  say("mare-guestd can't be started: %s", strerror(errno));
-  _exit(127);
 }
 
 static void on_signal(int number) {
@@ -310,7 +330,6 @@ static _Noreturn void supervise(const char* name) {
   for (size_t i = 0; i < sizeof kEndings / sizeof *kEndings; ++i) {
     sigaction(kEndings[i], &action, NULL);
   }
-  pid_t guestd = start_guestd();
   while (!told_to_end) {
     int status = 0;
     const pid_t ended = wait(&status);
@@ -319,7 +338,7 @@ static _Noreturn void supervise(const char* name) {
     if (ended != guestd && ended >= 0) continue;
     say("mare-guestd ended with status %d, starting it again", status);
     pause_ms(1000);
-    if (!told_to_end) guestd = start_guestd();
+    if (!told_to_end) guestd = start_guestd(-1);
   }
   power_off(name);
 }
@@ -339,6 +358,10 @@ int main(void) {
     return 2;
   }
   prepare();
+  prepare_guestd();
+  // The initramfs lives in memory: what is not needed any more is given back.
+  remove_files("/bin");
+  remove_files("/");
   become(&guest);
   bring_up(&guest);
   mount_root(&guest);
