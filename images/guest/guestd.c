@@ -322,6 +322,7 @@ static const char kHelp[] =
     "  --line-timeout-ms N   for a request line to be complete (10000)\n"
     "  --idle-timeout-ms N   for a connection to stay without requests (600000)\n"
     "  --connections N       at a time (128)\n"
+    "  --start-on FD         for mare-init: say there when ready, wait, enter /root\n"
     "  --version, --help\n\n"
     "It says 'listening on ADDRESS port N' on standard error when it is ready. Clock and power "
     "are\n"

@@ -19,7 +19,6 @@ from mare_image.util import (BuildLock, ImageError, Progress, digest_file, diges
                              run, sync_directory)
 
 HERE = Path(__file__).resolve().parent.parent
-ROOTFS = HERE / "rootfs"
 INIT = HERE / "initramfs" / "init"
 
 # The base kernel line. tsc: with any other clock source an emulated guest crawls. random.trust_cpu:
@@ -96,7 +95,6 @@ def _inputs(request: Request, base_: base.Base, kernel_: kernel.Kernel) -> dict[
         "kernel_args": KERNEL_ARGS,
         "guest": digest_tree(request.guest_bin),
         "add": [digest_tree(directory) for directory in request.add],
-        "rootfs": digest_tree(ROOTFS),
         "init": digest_file(INIT),
         "builder": hashlib.sha256(b"".join(path.read_bytes() for path in sorted(
             Path(__file__).parent.glob("*.py")))).hexdigest(),
@@ -152,7 +150,7 @@ def _fill(request: Request, partial: Path, version: str, digest: str, inputs: di
     modules = root / "usr" / "lib" / "modules" / kernel_.release
     shutil.copytree(kernel_.modules, modules)
     run(["chroot", str(root), "/sbin/depmod", kernel_.release], "computing module dependencies")
-    for directory, target in [(ROOTFS, root), (request.guest_bin, root / "usr" / "local"),
+    for directory, target in [(request.guest_bin, root / "usr" / "local"),
                               *((directory, root) for directory in request.add)]:
         copy_over(directory, target)
     _finish_root(root)
