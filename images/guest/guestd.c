@@ -420,12 +420,14 @@ static bool initialise_waiting(void) {
 }
 
 // For mare-init: all is ready but the root and the token, which a template has not. Says so on that
-// socket, and goes on when it is told to: "/root" is whole then, and becomes "/".
+// socket, and goes on when it is told to: "/root" is whole then, and is moved to "/" once this
+// process is in it, which it tells by closing the socket.
 static bool enter_root(int fd) {
   char word = 'r';
   const bool told = write(fd, &word, 1) == 1 && read(fd, &word, 1) == 1;
+  const bool in = told && chroot("/root") == 0 && chdir("/") == 0;
   close(fd);
-  return told && chroot("/root") == 0 && chdir("/") == 0;
+  return in;
 }
 
 // For whoever reads the console.

@@ -291,7 +291,11 @@ static void remove_files(const char* directory) {
 }
 
 static void enter_root(void) {
-  if (write(guestd_told, "g", 1) != 1) say("mare-guestd is gone");  // it will be started again
+  char word;
+  // If mare-guestd is gone, it will be started again.
+  if (write(guestd_told, "g", 1) != 1 || read(guestd_told, &word, 1) != 0) {
+    say("mare-guestd does not answer");
+  }
   close(guestd_told);
   if (chdir("/root") != 0) fail_errno("/root");
   mounted(".", "/", NULL, MS_MOVE, NULL);

@@ -156,6 +156,7 @@ TEST(DomainXml, ACloneMapsThatFileForItselfAndIsToldWhoItIs) {
   EXPECT_THAT(xml, HasSubstr("share=off,mem-path=/state/ram'"));
   EXPECT_THAT(xml, HasSubstr("<qemu:arg value='-incoming'/><qemu:arg value='defer'/>"));
   EXPECT_THAT(xml, HasSubstr("LD_PRELOAD"));
+  EXPECT_THAT(xml, HasSubstr("<qemu:del capability='cpu-unavailable-features'/>"));
 }
 
 TEST(DomainXml, ACloneThatMovedHasMemoryOfItsOwnUnderTheNameItHad) {
@@ -169,6 +170,7 @@ TEST(DomainXml, ACloneThatMovedHasMemoryOfItsOwnUnderTheNameItHad) {
   EXPECT_THAT(there, HasSubstr("/there/lib.so"));
   EXPECT_THAT(there, Not(HasSubstr("/state/ram")));
   EXPECT_THAT(there, Not(HasSubstr("-incoming")));
+  EXPECT_THAT(there, Not(HasSubstr("qemu:capabilities")));
   // And on, and back.
   EXPECT_EQ(retarget(there, "br7", "/there/demo-0.log", "/there/lib.so"), there);
 }
