@@ -158,7 +158,8 @@ Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory,
   }
   if (whole.size() > 1 && resident) {
     return *std::max_element(whole.begin(), whole.end(), [&](const Mapping& a, const Mapping& b) {
-      return resident(a) < resident(b);
+      // Of a clone that has not run yet nothing is in memory: its file tells it then.
+      return std::pair(resident(a), a.is_file()) < std::pair(resident(b), b.is_file());
     });
   }
   if (!whole.empty()) return whole.front();

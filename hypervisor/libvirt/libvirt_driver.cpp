@@ -664,6 +664,9 @@ class LibvirtDriver final : public Driver {
       return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be cloned"));
     }
     Status runs = load_devices(made.get(), files->state, clock_);
+    if (auto pid = find_qemu(pid_directory(options_.uri), vm.key())) {
+      watching_.prepare({*pid, from.memory});
+    }
     if (runs && virDomainResume(made.get()) != 0) runs = last_error("it can't go on");
     if (runs) return ok_status();
     const Error why = runs.error().during("clone of VM '" + vm.id.value + "'");
