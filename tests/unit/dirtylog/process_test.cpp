@@ -66,6 +66,10 @@ TEST(GuestRam, OfACloneIsTheOneThatIsUsed) {
   ASSERT_TRUE(ram.ok());
   EXPECT_EQ(ram->path, "/state/templates/0a/ram");
   EXPECT_TRUE(ram->is_file());
+  const auto before = find_guest_ram({maps[0], maps[1]}, mebibytes(192),
+                                     [](const Mapping&) { return std::uint64_t{0}; });
+  ASSERT_TRUE(before.ok());
+  EXPECT_TRUE(before->is_file()) << "of a clone that has not run yet";
 }
 
 TEST(GuestRam, IsNeverAFileOrCode) {
