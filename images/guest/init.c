@@ -190,7 +190,7 @@ static void become(struct guest* guest) {
   // else every guest would claim to be the same client and they would end each other's sessions.
   if (sethostname(guest->name, strlen(guest->name)) != 0) fail_errno("host name");
   char unique[80];
-  snprintf(unique, sizeof unique, "mare-%.*s\n", (int)strcspn(guest->address, "/"), guest->address);
+  snprintf(unique, sizeof unique, "mare-%.*s", (int)strcspn(guest->address, "/"), guest->address);
   write_file("/sys/module/nfs/parameters/nfs4_unique_id", 0600, unique);
 }
 
