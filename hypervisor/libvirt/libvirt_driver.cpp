@@ -14,7 +14,9 @@
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
+#include "hypervisor/libvirt/qmp.h"
 #include "hypervisor/libvirt/sending.h"
+#include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
@@ -45,6 +47,7 @@ class LibvirtDriver final : public Driver {
         clock_(clock),
         accelerated_(kvm_is_usable()),
         consoles_(options_.state_dir + "/console", clock),
+        templates_(options_.state_dir + "/templates", clock, log),
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
@@ -98,6 +101,8 @@ class LibvirtDriver final : public Driver {
     facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
     facts.migration_tls = options_.migration_tls;
+    facts.cloning_why = why_no_cloning(qemu);
+    facts.cloning = facts.cloning_why.empty();
     return facts;
   }
 
@@ -137,6 +142,32 @@ class LibvirtDriver final : public Driver {
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
     Status started = start_admitted(vm);
+    admission_.release(vm.uuid);
+    if (started) watching_.watch(vm.uuid);
+    return started;
+  }
+
+  Result<TemplateStatus> make_template(const TemplateSpec& what) override {
+    auto known = facts();
+    if (!known) return known.error();
+    if (!known->cloning) return make_error(Code::Unsupported, known->cloning_why);
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    const auto room = [this](const VmSpec& guest) -> Status {
+      auto fresh = admit(guest);
+      return fresh ? ok_status() : Status(fresh.error());
+    };
+    return templates_.make(connection->get(), what, known->hypervisor, domain_options(VmId{}), room,
+                           [this](const std::string& uuid) { admission_.release(uuid); });
+  }
+
+  Status start_clone(const VmSpec& vm, const TemplateSpec& from) override {
+    auto known = facts();
+    if (!known) return known.error();
+    auto fresh = admit(vm);
+    if (!fresh) return fresh.error();
+    if (!*fresh) return ok_status();
+    Status started = clone_admitted(vm, from, known->hypervisor);
     admission_.release(vm.uuid);
     if (started) watching_.watch(vm.uuid);
     return started;
@@ -442,6 +473,7 @@ class LibvirtDriver final : public Driver {
     machinery_.accelerated = accelerated_;
     machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
     machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
+    if (auto opened = templates_.open(connection->get(), known); !opened) return opened;
     auto all = facts();
     return all ? ok_status() : Status(all.error());
   }
@@ -599,12 +631,49 @@ class LibvirtDriver final : public Driver {
     auto connection = connection_.get();
     if (!connection) return connection.error();
     if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
-    const DomainOptions options{accelerated_, options_.bridge, consoles_.path(vm.id),
-                                watching_.preload()};
-    const std::string xml = domain_xml(vm, options);
+    const std::string xml = domain_xml(vm, domain_options(vm.id));
     const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
     if (made) return ok_status();
     return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be started"));
+  }
+
+  DomainOptions domain_options(const VmId& vm) const {
+    return {accelerated_, options_.bridge, consoles_.path(vm), watching_.preload()};
+  }
+
+  Status clone_admitted(const VmSpec& vm, const TemplateSpec& from, const std::string& hypervisor) {
+    const auto files = templates_.find(from, hypervisor);
+    if (!files) {
+      return make_error(Code::NotFound, "host '" + options_.host_name +
+                                            "' has no template that VM '" + vm.id.value +
+                                            "' could be a clone of");
+    }
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
+    DomainOptions options = domain_options(vm.id);
+    options.ram = Ram::Clone;
+    options.ram_file = files->ram;
+    VmSpec clone = vm;
+    clone.memory = from.memory;
+    clone.vcpus = from.vcpus;
+    const std::string xml = domain_xml(clone, options);
+    const DomainHandle made{
+        virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_START_PAUSED)};
+    if (!made) {
+      return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be cloned"));
+    }
+    Status runs = load_devices(made.get(), files->state, clock_);
+    if (auto pid = find_qemu(pid_directory(options_.uri), vm.key())) {
+      watching_.prepare({*pid, from.memory});
+    }
+    if (runs && virDomainResume(made.get()) != 0) runs = last_error("it can't go on");
+    if (runs) return ok_status();
+    const Error why = runs.error().during("clone of VM '" + vm.id.value + "'");
+    if (virDomainDestroyFlags(made.get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return why;
+    const Error left = last_error("what is left of it can't be ended");
+    if (left.code == Code::NotFound) return why;
+    return make_error(Code::OutcomeUnknown, why.message + "; " + left.message);
   }
 
   Status restore_admitted(const VmSpec& vm, const std::string& path) {
@@ -676,6 +745,7 @@ class LibvirtDriver final : public Driver {
   const bool accelerated_;
   Machinery machinery_;  // set by open()
   Consoles consoles_;
+  Templates templates_;
   Admission admission_;
   Arrivals arrivals_;
   // Stopped before the others end, but it may hear of VMs until the connection is gone.

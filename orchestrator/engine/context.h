@@ -19,6 +19,7 @@ namespace mare::engine {
 class LinkMeter;
 class MoveSlots;
 class Task;
+class Templates;
 
 /// Messages to the engine's thread. Outlives the engine, so that a late answer of a call falls into
 /// nothing.
@@ -50,6 +51,7 @@ struct Context {
   std::function<void()> on_change;
   std::shared_ptr<LinkMeter> links;
   std::shared_ptr<MoveSlots> slots;
+  std::shared_ptr<Templates> templates;
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));

@@ -16,6 +16,7 @@
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/task.h"
+#include "orchestrator/engine/templates.h"
 #include "orchestrator/model/migration_state.h"
 
 namespace mare::engine {
@@ -37,12 +38,14 @@ class Engine::Impl {
                  {},
                  {},
                  {},
+                 {},
                  {}},
         monitor_(context_),
         autoscaling_(context_),
         auto_spread_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
+    context_.templates = std::make_shared<Templates>(context_);
   }
   ~Impl() { context_.inbox->close(); }
 
