@@ -14,6 +14,11 @@ constexpr std::array<std::pair<OutgoingPhase, std::string_view>, 7> kPhases{{
     {OutgoingPhase::Failed, "failed"},
     {OutgoingPhase::Cancelled, "cancelled"},
 }};
+constexpr std::array<std::pair<TemplatePhase, std::string_view>, 3> kTemplatePhases{{
+    {TemplatePhase::Making, "making"},
+    {TemplatePhase::Ready, "ready"},
+    {TemplatePhase::Failed, "failed"},
+}};
 constexpr std::array<std::pair<CapturePhase, std::string_view>, 5> kCapturePhases{{
     {CapturePhase::None, "none"},
     {CapturePhase::Holding, "holding"},
@@ -54,6 +59,28 @@ std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text) {
     if (name == text) return phase;
   }
   return std::nullopt;
+}
+
+std::string_view to_string(TemplatePhase phase) {
+  for (const auto& [known, name] : kTemplatePhases) {
+    if (known == phase) return name;
+  }
+  return "failed";
+}
+
+std::optional<TemplatePhase> template_phase_from(std::string_view text) {
+  for (const auto& [phase, name] : kTemplatePhases) {
+    if (name == text) return phase;
+  }
+  return std::nullopt;
+}
+
+Result<TemplateStatus> Driver::make_template(const TemplateSpec& /*what*/) {
+  return make_error(Code::Unsupported, "VMs can't be cloned here");
+}
+
+Status Driver::start_clone(const VmSpec& vm, const TemplateSpec& /*from*/) {
+  return make_error(Code::Unsupported, "VM '" + vm.id.value + "' can't be cloned here");
 }
 
 Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {

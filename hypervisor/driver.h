@@ -51,6 +51,27 @@ struct VmSpec {
   VmKey key() const { return {id, uuid}; }
 };
 
+/// What a VM and its clones have in common. A template is booted with it once and waits, with no
+/// name and no address, at a place that its guest tells by kTemplateReady on its console; clones
+/// share its memory as it was there, until they write.
+struct TemplateSpec {
+  std::string kernel;
+  std::string initrd;
+  std::string kernel_args;  // of the template's own boot
+  Bytes memory;
+  int vcpus = 1;
+};
+inline constexpr const char* kTemplateReady = "mare: template ready";
+
+enum class TemplatePhase : std::uint8_t { Making, Ready, Failed };
+std::string_view to_string(TemplatePhase phase);
+std::optional<TemplatePhase> template_phase_from(std::string_view text);
+
+struct TemplateStatus {
+  TemplatePhase phase = TemplatePhase::Making;
+  std::string why;  // it failed
+};
+
 struct HostFacts {
   std::string hypervisor;  // "qemu 10.0.2 (tcg), libvirt 11.3.0"
   Bytes memory;            // that VMs may use, in all
@@ -64,6 +85,8 @@ struct HostFacts {
   std::string dirty_log_why;
   std::string agent_version;
   bool migration_tls = false;  // pages are encrypted on their way; both ends must agree
+  bool cloning = false;        // VMs can start as clones of a template, and if not:
+  std::string cloning_why;
 };
 
 /// How far the source is with sending one VM.
@@ -234,6 +257,16 @@ class Driver {
   /// Ok if there is none.
   virtual Status remove_fence_note(const std::string& note);
 
+  /// Begins to make a template on this host, or says how far that is: ask again until it is no
+  /// longer Making. It is kept until newer ones take its place. One that Failed is not tried again
+  /// for some minutes. ResourceExhausted: there is no memory for it now. No copy of a VM is listed
+  /// because of it.
+  virtual Result<TemplateStatus> make_template(const TemplateSpec& what);
+  /// As start(), but the guest goes on where the template stands, and is told `vm.kernel_args` with
+  /// "mare.mac=" and "mare.machine=" (the VM's uuid) in the place of its kernel line; vm.memory,
+  /// vcpus, kernel and initrd are the template's. NotFound: this host has no such template. It is
+  /// a VM as any other then.
+  virtual Status start_clone(const VmSpec& vm, const TemplateSpec& from);
   /// How a VM that runs here writes its memory, as watched since it came. Counts zero pages and
   /// samples compressibility now: up to 1 ms a MiB. Unsupported where facts().dirty_log is empty.
   virtual Result<MemoryProfile> memory_profile(const VmKey& vm);

@@ -110,6 +110,8 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_dirty_log(value.dirty_log);
   out.set_dirty_log_why(value.dirty_log_why);
   out.set_migration_tls(value.migration_tls);
+  out.set_cloning(value.cloning);
+  out.set_cloning_why(value.cloning_why);
   return out;
 }
 
@@ -130,7 +132,37 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.dirty_log = value.dirty_log();
   out.dirty_log_why = value.dirty_log_why();
   out.migration_tls = value.migration_tls();
+  out.cloning = value.cloning();
+  out.cloning_why = value.cloning_why();
   return out;
+}
+
+pb::TemplateSpec to_wire(const TemplateSpec& value) {
+  pb::TemplateSpec out;
+  out.set_kernel(value.kernel);
+  out.set_initrd(value.initrd);
+  out.set_kernel_args(value.kernel_args);
+  out.set_memory_bytes(value.memory.count);
+  out.set_vcpus(value.vcpus);
+  return out;
+}
+
+TemplateSpec from_wire(const pb::TemplateSpec& value) {
+  return {value.kernel(), value.initrd(), value.kernel_args(), Bytes{value.memory_bytes()},
+          value.vcpus()};
+}
+
+pb::TemplateStatus to_wire(const TemplateStatus& value) {
+  pb::TemplateStatus out;
+  out.set_phase(std::string(to_string(value.phase)));
+  out.set_why(value.why);
+  return out;
+}
+
+TemplateStatus from_wire(const pb::TemplateStatus& value) {
+  const auto phase = template_phase_from(value.phase());
+  if (phase) return {*phase, value.why()};
+  return {TemplatePhase::Failed, "the agent speaks of a phase '" + value.phase() + "'"};
 }
 
 pb::VmObservation to_wire(const VmObservation& value) {

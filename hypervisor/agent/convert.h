@@ -18,6 +18,8 @@ inline constexpr const char* kErrorKey = "mare-error-bin";
 pb::VmKey to_wire(const VmKey& value);
 pb::VmSpec to_wire(const VmSpec& value);
 pb::HostFacts to_wire(const HostFacts& value);
+pb::TemplateSpec to_wire(const TemplateSpec& value);
+pb::TemplateStatus to_wire(const TemplateStatus& value);
 pb::VmObservation to_wire(const VmObservation& value);
 pb::VmStatistics to_wire(const VmStatistics& value);
 pb::Sending to_wire(const Sending& value);
@@ -36,6 +38,9 @@ VmKey from_wire(const pb::VmKey& value);
 /// InvalidArgument for a MAC that is none; the rest has no wrong values.
 Result<VmSpec> from_wire(const pb::VmSpec& value);
 HostFacts from_wire(const pb::HostFacts& value);
+TemplateSpec from_wire(const pb::TemplateSpec& value);
+/// A phase that this version does not know is a failure.
+TemplateStatus from_wire(const pb::TemplateStatus& value);
 VmObservation from_wire(const pb::VmObservation& value);
 VmStatistics from_wire(const pb::VmStatistics& value);
 /// Unsupported for a strategy that this version does not know.

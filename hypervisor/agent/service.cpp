@@ -42,6 +42,18 @@ grpc::Status Service::Start(Context* context, const pb::VmSpec* vm, pb::Empty*) 
   return answer(context, driver_.start(*spec));
 }
 
+grpc::Status Service::MakeTemplate(Context* context, const pb::TemplateSpec* what,
+                                   pb::TemplateStatus* out) {
+  return answer(context, driver_.make_template(from_wire(*what)), out);
+}
+
+grpc::Status Service::StartClone(Context* context, const pb::StartCloneRequest* request,
+                                 pb::Empty*) {
+  auto spec = from_wire(request->vm());
+  if (!spec) return refuse(context, spec.error());
+  return answer(context, driver_.start_clone(*spec, from_wire(request->from())));
+}
+
 grpc::Status Service::Destroy(Context* context, const pb::VmKey* vm, pb::Empty*) {
   return answer(context, driver_.destroy(from_wire(*vm)));
 }

@@ -34,6 +34,8 @@ class Service final : public pb::Agent::Service {
   grpc::Status MemoryProfile(Context*, const pb::VmKey*, pb::MemoryProfileReply*) override;
   grpc::Status LookAnew(Context*, const pb::VmKey*, pb::LookReply*) override;
   grpc::Status OpenLinkSink(Context*, const pb::Empty*, pb::IncomingEndpoint*) override;
+  grpc::Status MakeTemplate(Context*, const pb::TemplateSpec*, pb::TemplateStatus*) override;
+  grpc::Status StartClone(Context*, const pb::StartCloneRequest*, pb::Empty*) override;
   grpc::Status MeasureLink(Context*, const pb::IncomingEndpoint*, pb::LinkMeasurement*) override;
   grpc::Status BeginCapture(Context*, const pb::CaptureTicket*, pb::CaptureStatus*) override;
   grpc::Status Capture(Context*, const pb::VmKey*, pb::CaptureStatus*) override;

@@ -1,5 +1,6 @@
 #include "hypervisor/dirtylog/memory_scan.h"
 
+#include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -30,13 +31,37 @@ constexpr std::size_t kEntriesAtOnce = 65'536;  // 256 MiB of memory a read of p
 constexpr std::size_t kPagesAtOnce = 256;
 
 /// Addresses of the pages that exist. Pages in swap are `swapped`: they hold something, and to look
-/// would bring them back.
+/// would bring them back. So are a clone's that it has not touched yet, where its template's file
+/// has something.
 struct Present {
   std::vector<std::uint64_t> pages;
   std::size_t swapped = 0;
 };
 
+/// Which pages of a file hold something; all, if it can't be told.
+class FileContent {
+ public:
+  explicit FileContent(const std::string& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  /// Asked in order.
+  bool has(std::uint64_t offset) {
+    if (!file_ || offset < data_) return !file_;
+    if (offset < hole_) return true;
+    const off_t data = lseek(file_.get(), static_cast<off_t>(offset), SEEK_DATA);
+    data_ = data < 0 ? UINT64_MAX : static_cast<std::uint64_t>(data);
+    const off_t hole = data < 0 ? 0 : lseek(file_.get(), data, SEEK_HOLE);
+    hole_ = hole < 0 ? UINT64_MAX : static_cast<std::uint64_t>(hole);
+    return offset >= data_ && offset < hole_;
+  }
+
+ private:
+  Fd file_;
+  std::uint64_t data_ = 0;
+  std::uint64_t hole_ = 0;
+};
+
 Result<Present> find_present(const Process& process, const Mapping& ram) {
+  FileContent behind(ram.is_file() ? ram.path : "");
   auto pagemap = process.pagemap();
   if (!pagemap) return pagemap.error();
   Present out;
@@ -52,6 +77,8 @@ Result<Present> find_present(const Process& process, const Mapping& ram) {
         out.pages.push_back(at);
       } else if ((entry & abi::kEntrySwapped) != 0 &&
                  (entry & abi::kEntrySwapTypes) != abi::kEntryMarker) {
+        ++out.swapped;
+      } else if (ram.is_file() && behind.has(at - ram.start)) {
         ++out.swapped;
       }
       at += kPage;

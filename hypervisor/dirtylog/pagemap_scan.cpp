@@ -175,7 +175,7 @@ PagemapScan::~PagemapScan() {
   static_cast<void>(ioctl(uffd_.get(), UFFDIO_UNREGISTER, &range));
 }
 
-Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {
+Result<PagemapScan::Enlisted> PagemapScan::enlist_ram(pid_t pid, Bytes memory) {
   auto process = Process::open(pid);
   if (!process) return process.error();
   const auto descriptor = ours_of(*process);
@@ -188,12 +188,23 @@ Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {
   if (!uffd) return uffd.error();
   auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
-  auto pagemap = process->pagemap();
-  if (!pagemap) return pagemap.error();
   const bool fresh = (descriptor->features & abi::kInitialized) == 0;
   if (auto ready = prepare(uffd->get(), fresh, *ram); !ready) return ready.error();
-  return std::unique_ptr<PageLog>(
-      new PagemapScan(std::move(*process), std::move(*uffd), std::move(*pagemap), std::move(*ram)));
+  return Enlisted{std::move(*process), std::move(*uffd), std::move(*ram)};
+}
+
+Status PagemapScan::map_only_what_is_touched(pid_t pid, Bytes memory) {
+  auto enlisted = enlist_ram(pid, memory);
+  return enlisted ? ok_status() : Status(enlisted.error());
+}
+
+Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {
+  auto found = enlist_ram(pid, memory);
+  if (!found) return found.error();
+  auto pagemap = found->process.pagemap();
+  if (!pagemap) return pagemap.error();
+  return std::unique_ptr<PageLog>(new PagemapScan(std::move(found->process), std::move(found->uffd),
+                                                  std::move(*pagemap), std::move(found->ram)));
 }
 
 Error PagemapScan::failure(const char* what) const {

@@ -63,9 +63,10 @@ std::uint64_t features_in(const std::string& fdinfo) {
   return features;
 }
 
-/// Anonymous memory or a memfd; [heap], [stack] and files are not.
+/// Anonymous memory, a memfd, or a template's file; [heap], [stack] and other files are not.
 bool may_be_ram(const Mapping& mapping) {
-  const bool kind = mapping.path.empty() || mapping.path.starts_with("/memfd:");
+  const bool kind = mapping.path.empty() || mapping.path.starts_with("/memfd:") ||
+                    mapping.path.ends_with("/ram") || mapping.path.ends_with("/ram (deleted)");
   return kind && mapping.permissions.starts_with("rw-");
 }
 
@@ -119,19 +120,49 @@ std::vector<Mapping> parse_maps(std::string_view text) {
   return out;
 }
 
-Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory) {
+std::uint64_t resident_in(std::string_view smaps, const Mapping& mapping) {
+  std::array<char, 40> head{};
+  std::snprintf(head.data(), head.size(), "%llx-%llx ",
+                static_cast<unsigned long long>(mapping.start),
+                static_cast<unsigned long long>(mapping.end));
+  const std::string_view wanted(head.data());
+  auto at = smaps.find(wanted);
+  // At the beginning of a line.
+  while (at != std::string_view::npos && at > 0 && smaps[at - 1] != '\n') {
+    at = smaps.find(wanted, at + 1);
+  }
+  constexpr std::string_view kRss = "\nRss:";
+  const auto rss = at == std::string_view::npos ? at : smaps.find(kRss, at);
+  if (rss == std::string_view::npos) return 0;
+  const auto digits = smaps.find_first_not_of(' ', rss + kRss.size());
+  std::uint64_t kib = 0;
+  if (digits != std::string_view::npos) {
+    std::from_chars(smaps.data() + digits, smaps.data() + smaps.size(), kib);
+  }
+  return kib * 1024;
+}
+
+Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory,
+                               const Resident& resident) {
+  std::vector<Mapping> whole;
   std::vector<Mapping> runs;
   for (const auto& mapping : maps) {
     if (!may_be_ram(mapping)) continue;
     // A piece of exactly the size is whole, whatever lies beside it.
-    const bool whole = mapping.size() == memory.count;
-    if (whole) return mapping;
+    if (mapping.size() == memory.count) whole.push_back(mapping);
     if (!runs.empty() && continues(runs.back(), mapping)) {
       runs.back().end = mapping.end;
     } else {
       runs.push_back(mapping);
     }
   }
+  if (whole.size() > 1 && resident) {
+    return *std::max_element(whole.begin(), whole.end(), [&](const Mapping& a, const Mapping& b) {
+      // Of a clone that has not run yet nothing is in memory: its file tells it then.
+      return std::pair(resident(a), a.is_file()) < std::pair(resident(b), b.is_file());
+    });
+  }
+  if (!whole.empty()) return whole.front();
   const Mapping* best = nullptr;
   for (const auto& run : runs) {
     if (run.size() < memory.count) continue;
@@ -170,7 +201,11 @@ Result<std::vector<Mapping>> Process::maps() const {
 Result<Mapping> Process::guest_ram(Bytes memory) const {
   auto mapped = maps();
   if (!mapped) return mapped.error();
-  return find_guest_ram(*mapped, memory);
+  std::optional<std::string> smaps;
+  return find_guest_ram(*mapped, memory, [&](const Mapping& mapping) {
+    if (!smaps) smaps = read_whole(path("smaps")).value_or("");
+    return resident_in(*smaps, mapping);
+  });
 }
 
 Result<Fd> Process::pagemap() const {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,6 +48,8 @@ struct Mapping {
   std::string permissions;  // "rw-p"
   std::string path;         // "" for anonymous memory
   std::uint64_t size() const { return end - start; }
+  /// Of a file: pages that were not touched are not empty.
+  bool is_file() const { return path.starts_with('/') && !path.starts_with("/memfd:"); }
 };
 /// Pure. Lines that are none are left out.
 std::vector<Mapping> parse_maps(std::string_view text);
@@ -58,7 +61,16 @@ std::vector<Mapping> parse_maps(std::string_view text);
 /// in the only other mapping of such a size. The kernel may show the block in pieces (protection
 /// and advice differ by part) or as one with a neighbour. So touching pieces of one kind are put
 /// together; a run of exactly the size is taken, else the smallest larger one.
-Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory);
+///
+/// A VM that is, or was, a clone has two of exactly the size: libvirt's own, which nobody uses, and
+/// the guest's (a template's file, mapped privately, or anonymous memory). Then the one with more
+/// of it in memory is taken, by `resident`.
+using Resident = std::function<std::uint64_t(const Mapping&)>;
+Result<Mapping> find_guest_ram(const std::vector<Mapping>& maps, Bytes memory,
+                               const Resident& resident = {});
+/// Bytes of a mapping that are in memory, by the text of /proc/PID/smaps; 0 if it is not there.
+/// Pure.
+std::uint64_t resident_in(std::string_view smaps, const Mapping& mapping);
 
 /// A userfaultfd of another process, by its number there.
 struct Descriptor {

@@ -12,6 +12,7 @@
 namespace mare::libvirt {
 namespace {
 constexpr unsigned long kQemu9 = 9'000'000;
+constexpr unsigned long kQemuToFile = 8'002'000;
 // With several channels libvirt compresses since 9.4, QEMU by zstd since 5.0.
 constexpr unsigned long kLibvirtZstd = 9'004'000;
 // Before 8.5 libvirt can't mend a post-copy whose connection broke.
@@ -75,6 +76,11 @@ std::vector<Strategy> strategies_of(const Machinery& machinery) {
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+std::string why_no_cloning(unsigned long qemu_version) {
+  if (qemu_version >= kQemuToFile) return "";
+  return "QEMU " + version_text(qemu_version) + " can't keep a template; 8.2 or newer can";
 }
 
 std::string why_no_mending(bool accelerated, unsigned long libvirt_version) {

@@ -32,6 +32,9 @@ struct Machinery {
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);
 
+/// Can VMs start as clones? "" or the reason why not. QEMU migrates to a file since 8.2.
+std::string why_no_cloning(unsigned long qemu_version);
+
 /// Can a post-copy that broke be taken up again? "" or the reason why not. Since 11.2 libvirt's
 /// daemon at the destination ends with a segmentation fault when it is asked to
 /// (qemuProcessIncomingDefNew, seen in 11.3.0); and the monitor of an emulated guest that waits for

@@ -90,9 +90,18 @@ Result<CopySeen> look_at(virDomainPtr domain, bool expected) {
   return seen;
 }
 
+namespace {
+bool is_marked(virDomainPtr domain, const char* uri) {
+  return !take_text(virDomainGetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, uri, 0)).empty();
+}
+}  // namespace
+
 bool is_ours(virDomainPtr domain) {
-  return !take_text(virDomainGetMetadata(domain, VIR_DOMAIN_METADATA_ELEMENT, kMetadataUri, 0))
-              .empty();
+  return is_marked(domain, kMetadataUri);
+}
+
+bool is_template(virDomainPtr domain) {
+  return is_marked(domain, kTemplateUri);
 }
 
 OutgoingStatus found_job(virDomainPtr domain) {

@@ -35,6 +35,8 @@ Result<CopySeen> look_at(virDomainPtr domain, bool expected);
 
 /// Ours carry a mark in their metadata; everything else on the host is foreign.
 bool is_ours(virDomainPtr domain);
+/// The guest of a template, which is no VM.
+bool is_template(virDomainPtr domain);
 
 /// A migration out of this host that libvirt carries on with and this process did not begin; phase
 /// None if there is none.

@@ -37,12 +37,69 @@ std::string devices_xml(const VmSpec& vm, const DomainOptions& options) {
   return xml + "</devices>";
 }
 
-/// libvirt's own way to QEMU's environment. It writes the element back with its own prefix "qemu".
-std::string preload_xml(const std::string& library) {
-  if (library.empty()) return "";
-  return "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:env "
-         "name='LD_PRELOAD' value='" +
-         escape(library) + "'/></qemu:commandline>";
+std::string argument(const std::string& value) {
+  return "<qemu:arg value='" + escape(value) + "'/>";
+}
+
+/// In QEMU's lists of options a comma within a value is written twice.
+std::string option_value(const std::string& value) {
+  std::string out;
+  for (const char c : value) out += c == ',' ? ",," : std::string(1, c);
+  return out;
+}
+
+constexpr std::string_view kOtherRam = ",id=mare.ram,size=";
+
+/// The VM's RAM as an object of ours in the place of libvirt's, which stays untouched and so takes
+/// no memory. libvirt can map a file, but not one of somebody else's naming.
+std::string ram_arguments(const std::string& kind, const std::string& size,
+                          const std::string& more) {
+  return argument("-object") +
+         argument(kind + std::string(kOtherRam) + size +
+                  ",x-use-canonical-path-for-ramblock-id=off" + more) +
+         argument("-machine") + argument("memory-backend=mare.ram");
+}
+
+std::string ram_of(const VmSpec& vm, const DomainOptions& options) {
+  if (options.ram == Ram::Own) return "";
+  const bool shared = options.ram == Ram::Template;
+  const std::string file = std::string(",share=") + (shared ? "on" : "off") +
+                           ",mem-path=" + option_value(options.ram_file);
+  const std::string ram =
+      ram_arguments("memory-backend-file", std::to_string(vm.memory.count), file);
+  return shared ? ram : ram + argument("-incoming") + argument("defer");
+}
+
+constexpr std::string_view kQemuNamespace =
+    " xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>";
+
+/// libvirt asks QEMU for each of the CPU's features, some 460 questions: 0.6 s on a busy machine. A
+/// clone's CPU is its template's; without this capability two questions do.
+std::string hurry_xml(Ram ram) {
+  if (ram != Ram::Clone) return "";
+  return "<qemu:capabilities" + std::string(kQemuNamespace) +
+         "<qemu:del capability='cpu-unavailable-features'/></qemu:capabilities>";
+}
+
+/// libvirt's own way to QEMU's environment and arguments. It writes the element back with its own
+/// prefix "qemu", arguments first.
+std::string command_line_xml(const std::string& library, const std::string& arguments) {
+  if (library.empty() && arguments.empty()) return "";
+  std::string xml = "<qemu:commandline" + std::string(kQemuNamespace) + arguments;
+  if (!library.empty()) xml += "<qemu:env name='LD_PRELOAD' value='" + escape(library) + "'/>";
+  return xml + "</qemu:commandline>";
+}
+
+/// A clone is not booted: it is told in a text what its kernel line would have been.
+std::string boot_xml(const VmSpec& vm, Ram ram) {
+  if (ram != Ram::Clone) {
+    return element("kernel", vm.kernel) + element("initrd", vm.initrd) +
+           element("cmdline", vm.kernel_args) + "</os>";
+  }
+  const std::string line =
+      vm.kernel_args + " mare.mac=" + vm.mac.text() + " mare.machine=" + vm.uuid;
+  return "</os><sysinfo type='fwcfg'><entry name='opt/mare/line'>" + escape(line) +
+         "</entry></sysinfo>";
 }
 
 }  // namespace
@@ -76,12 +133,13 @@ std::string escape(std::string_view text) {
 std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   std::string xml = std::string("<domain type='") + (options.accelerated ? "kvm" : "qemu") + "'>";
   xml += element("name", vm.id.value) + element("uuid", vm.uuid);
-  xml += std::string("<metadata><mare:vm xmlns:mare='") + kMetadataUri + "' id='" +
-         escape(vm.id.value) + "'/></metadata>";
+  const bool is_template = options.ram == Ram::Template;
+  xml += std::string("<metadata><mare:vm xmlns:mare='") +
+         (is_template ? kTemplateUri : kMetadataUri) + "' id='" + escape(vm.id.value) +
+         "'/></metadata>";
   xml += "<memory unit='b'>" + std::to_string(vm.memory.count) + "</memory>";
   xml += "<vcpu>" + std::to_string(vm.vcpus) + "</vcpu>";
-  xml += "<os><type arch='x86_64' machine='q35'>hvm</type>" + element("kernel", vm.kernel) +
-         element("initrd", vm.initrd) + element("cmdline", vm.kernel_args) + "</os>";
+  xml += "<os><type arch='x86_64' machine='q35'>hvm</type>" + boot_xml(vm, options.ram);
   xml += "<features><acpi/><apic/></features>" + cpu_xml(options.accelerated);
   // A guest that picks the HPET for its clock source crawls under emulation.
   xml += "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
@@ -89,7 +147,8 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   xml +=
       "<on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</"
       "on_crash>";
-  return xml + devices_xml(vm, options) + preload_xml(options.preload) + "</domain>";
+  return xml + devices_xml(vm, options) + command_line_xml(options.preload, ram_of(vm, options)) +
+         hurry_xml(options.ram) + "</domain>";
 }
 
 namespace {
@@ -110,13 +169,27 @@ std::string replace_values(const std::string& xml, std::string_view begin, const
   }
 }
 
-/// Without what any host had QEMU preload; there is nothing else of ours in that element.
-std::string without_preload(const std::string& xml) {
-  constexpr std::string_view kEnd = "</qemu:commandline>";
-  const auto begin = xml.find("<qemu:commandline");
-  const auto end = begin == std::string::npos ? begin : xml.find(kEnd, begin);
+std::string without_element(const std::string& xml, const std::string& name) {
+  const std::string close = "</" + name + ">";
+  const auto begin = xml.find("<" + name);
+  const auto end = begin == std::string::npos ? begin : xml.find(close, begin);
   if (end == std::string::npos) return xml;
-  return xml.substr(0, begin) + xml.substr(end + kEnd.size());
+  return xml.substr(0, begin) + xml.substr(end + close.size());
+}
+
+/// Without what any host had QEMU preload and map, and how libvirt there was hurried: all in these
+/// elements is ours.
+std::string without_qemu(const std::string& xml) {
+  return without_element(without_element(xml, "qemu:commandline"), "qemu:capabilities");
+}
+
+/// A VM that was a clone has RAM of its own after a move, of the name that it had.
+std::string ram_after_a_move(const std::string& xml) {
+  const auto at = xml.find(kOtherRam);
+  if (at == std::string::npos) return "";
+  const auto begin = at + kOtherRam.size();
+  return ram_arguments("memory-backend-ram",
+                       xml.substr(begin, xml.find_first_not_of("0123456789", begin) - begin), "");
 }
 
 bool is_alphanumeric(char c) {
@@ -147,10 +220,11 @@ std::string retarget(const std::string& xml, const std::string& bridge, const st
   int bridges = 0;
   const std::string moved = replace_values(xml, kConsoleBegin, console, consoles);
   if (consoles == 0) return "";
-  const std::string bridged = without_preload(replace_values(moved, kBridgeBegin, bridge, bridges));
+  const std::string bridged = without_qemu(replace_values(moved, kBridgeBegin, bridge, bridges));
   const auto end = bridged.rfind("</domain>");
   if (end == std::string::npos) return bridged;
-  return bridged.substr(0, end) + preload_xml(preload) + bridged.substr(end);
+  return bridged.substr(0, end) + command_line_xml(preload, ram_after_a_move(xml)) +
+         bridged.substr(end);
 }
 
 std::string text_of(const std::string& xml, const std::string& element) {

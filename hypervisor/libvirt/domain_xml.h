@@ -11,18 +11,28 @@ namespace mare::libvirt {
 /// Marks a domain as ours; libvirt keeps it through migrations.
 inline constexpr const char* kMetadataUri = "urn:mare:vm:1";
 
+/// Marks the guest of a template.
+inline constexpr const char* kTemplateUri = "urn:mare:template:1";
+
+/// What a VM's memory is. Of its own; a template's, in a file that its clones map; or a clone's,
+/// that file until it writes. The last two are another object in QEMU, with another name, and keep
+/// it when they move: QEMU tells RAM by name.
+enum class Ram : std::uint8_t { Own, Template, Clone };
+
 struct DomainOptions {
   bool accelerated = false;
   std::string bridge;
   std::string console_path;
   std::string preload = {};  // a library that QEMU is to load, "" for none
+  Ram ram = Ram::Own;
+  std::string ram_file = {};  // of a template or a clone
 };
 
 /// Text for an attribute or an element; what XML can't hold at all (control characters) is dropped.
 std::string escape(std::string_view text);
 std::string domain_xml(const VmSpec& vm, const DomainOptions& options);
 /// The same domain for another host: its bridge, its console's file and what QEMU preloads
-/// replaced.
+/// replaced; the memory of a clone is its own there.
 /// "" when it has no console.
 std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
                      const std::string& preload);

@@ -18,6 +18,8 @@
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/outgoing.h"
 #include "hypervisor/libvirt/sending.h"
+#include "hypervisor/libvirt/starting.h"
+#include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
@@ -58,6 +60,7 @@ class LibvirtDriver final : public Driver {
         clock_(clock),
         accelerated_(kvm_is_usable()),
         consoles_(options_.state_dir + "/console", clock),
+        templates_(options_.state_dir + "/templates", clock, log),
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
@@ -65,6 +68,7 @@ class LibvirtDriver final : public Driver {
             [this](const std::string& uuid) { return locate_vm(uuid); }, clock, log),
         sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
+        starting_(options_, accelerated_, {connection_, consoles_, templates_, watching_}, clock),
         outgoing_(connection_, clock, log),
         captures_(
             connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log),
@@ -118,6 +122,8 @@ class LibvirtDriver final : public Driver {
     facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
     facts.migration_tls = options_.migration_tls;
+    facts.cloning_why = why_no_cloning(qemu);
+    facts.cloning = facts.cloning_why.empty();
     return facts;
   }
 
@@ -156,10 +162,30 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    Status started = start_admitted(vm);
-    admission_.release(vm.uuid);
-    if (started) watching_.watch(vm.uuid);
-    return started;
+    return made(vm, starting_.boot(vm));
+  }
+
+  Result<TemplateStatus> make_template(const TemplateSpec& what) override {
+    auto known = facts();
+    if (!known) return known.error();
+    if (!known->cloning) return make_error(Code::Unsupported, known->cloning_why);
+    auto connection = connection_.get();
+    if (!connection) return connection.error();
+    const auto room = [this](const VmSpec& guest) -> Status {
+      auto fresh = admit(guest);
+      return fresh ? ok_status() : Status(fresh.error());
+    };
+    return templates_.make(connection->get(), what, known->hypervisor, starting_.options(VmId{}),
+                           room, [this](const std::string& uuid) { admission_.release(uuid); });
+  }
+
+  Status start_clone(const VmSpec& vm, const TemplateSpec& from) override {
+    auto known = facts();
+    if (!known) return known.error();
+    auto fresh = admit(vm);
+    if (!fresh) return fresh.error();
+    if (!*fresh) return ok_status();
+    return made(vm, starting_.clone(vm, from, known->hypervisor));
   }
 
   Status destroy(const VmKey& vm) override {
@@ -232,10 +258,7 @@ class LibvirtDriver final : public Driver {
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
-    Status restored = restore_admitted(vm, path, VIR_DOMAIN_SAVE_RUNNING);
-    admission_.release(vm.uuid);
-    if (restored) watching_.watch(vm.uuid);
-    return restored;
+    return made(vm, starting_.restore(vm, path, VIR_DOMAIN_SAVE_RUNNING));
   }
 
   Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
@@ -278,12 +301,9 @@ class LibvirtDriver final : public Driver {
     if (auto good = check_file(part.path, part.size, part.checksum); !good) return good;
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
-    Status loaded = restore_admitted(vm, part.path, VIR_DOMAIN_SAVE_PAUSED);
-    admission_.release(vm.uuid);
-    if (!loaded) return loaded;
-    captures_.note_loaded(vm.uuid, checkpoint);
-    watching_.watch(vm.uuid);
-    return ok_status();
+    Status loaded = made(vm, starting_.restore(vm, part.path, VIR_DOMAIN_SAVE_PAUSED));
+    if (loaded) captures_.note_loaded(vm.uuid, checkpoint);
+    return loaded;
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {
@@ -523,6 +543,7 @@ class LibvirtDriver final : public Driver {
     machinery_.accelerated = accelerated_;
     machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
     machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
+    if (auto opened = templates_.open(connection->get(), known); !opened) return opened;
     auto all = facts();
     return all ? ok_status() : Status(all.error());
   }
@@ -665,30 +686,6 @@ class LibvirtDriver final : public Driver {
                       "end that one, or choose another name");
   }
 
-  static Status check_files(const VmSpec& vm) {
-    std::error_code ignored;
-    for (const auto& path : {vm.kernel, vm.initrd}) {
-      if (std::filesystem::exists(path, ignored)) continue;
-      return make_error(Code::FailedPrecondition,
-                        "the image's file " + path + " is not on this host",
-                        "images must be under the same path on every host");
-    }
-    return ok_status();
-  }
-
-  Status start_admitted(const VmSpec& vm) {
-    if (auto files = check_files(vm); !files) return files;
-    auto connection = connection_.get();
-    if (!connection) return connection.error();
-    if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
-    const DomainOptions options{accelerated_, options_.bridge, consoles_.path(vm.id),
-                                watching_.preload()};
-    const std::string xml = domain_xml(vm, options);
-    const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
-    if (made) return ok_status();
-    return unless_running(vm.key(), last_error("VM '" + vm.id.value + "' can't be started"));
-  }
-
   bool copies_on_write() {
     auto connection = connection_.get();
     unsigned long qemu = 0;
@@ -696,37 +693,16 @@ class LibvirtDriver final : public Driver {
     return captures_by_copy_on_write(qemu, machinery_.userfaultfd);
   }
 
-  /// `how`: running or paused, by libvirt's flags.
-  Status restore_admitted(const VmSpec& vm, const std::string& path, unsigned how) {
-    std::error_code unreadable;
-    if (!std::filesystem::exists(path, unreadable)) {
-      return make_error(Code::NotFound, "no file " + path + " is on this host");
+  /// After it was tried to make that copy. Of two that start the same VM at once, one fails, and
+  /// yet it runs.
+  Status made(const VmSpec& vm, const Status& tried) {
+    admission_.release(vm.uuid);
+    if (tried) {
+      watching_.watch(vm.uuid);
+      return tried;
     }
-    auto connection = open_connection(options_.uri);
-    if (!connection) return connection.error();
-    const std::string xml =
-        take_text(virDomainSaveImageGetXMLDesc(connection->get(), path.c_str(), 0));
-    if (xml.empty()) return last_read_error(path + " can't be read");
-    if (text_of(xml, "uuid") != vm.uuid) {
-      return make_error(Code::FailedPrecondition, path + " holds VM '" + text_of(xml, "name") +
-                                                      "' (" + text_of(xml, "uuid") + "), not '" +
-                                                      vm.id.value + "' (" + vm.uuid + ")");
-    }
-    if (auto begun = consoles_.begin(vm.key()); !begun) return begun;
-    const std::string here =
-        retarget(xml, options_.bridge, consoles_.path(vm.id), watching_.preload());
-    if (virDomainRestoreFlags(connection->get(), path.c_str(),
-                              here.empty() ? nullptr : here.c_str(), how) == 0) {
-      return ok_status();
-    }
-    return unless_running(vm.key(),
-                          last_error("VM '" + vm.id.value + "' can't be restored from " + path));
-  }
-
-  /// Of two that start the same VM at once, one fails, and yet it runs.
-  Status unless_running(const VmKey& vm, const Error& error) {
-    auto seen = observe(vm);
-    return seen && seen->copy == Copy::Running ? ok_status() : Status(error);
+    auto seen = observe(vm.key());
+    return seen && seen->copy == Copy::Running ? ok_status() : tried;
   }
 
   /// The hypervisor's own figures of the migration that brought it; libvirt sends them with the VM.
@@ -765,6 +741,7 @@ class LibvirtDriver final : public Driver {
   const bool accelerated_;
   Machinery machinery_;  // set by open()
   Consoles consoles_;
+  Templates templates_;
   Admission admission_;
   Arrivals arrivals_;
   // Stopped before the others end, but it may hear of VMs until the connection is gone.
@@ -772,6 +749,7 @@ class LibvirtDriver final : public Driver {
   dirtylog::LinkSinks sinks_;
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
+  Starting starting_;
   Outgoing outgoing_;
   Captures captures_;
   leases::HostLease lease_;

@@ -121,6 +121,11 @@ void Watching::stop() {
   ending = std::move(thread_);
 }
 
+void Watching::prepare(const VmProcess& process) const {
+  if (!watches_ || preload().empty()) return;
+  static_cast<void>(dirtylog::PagemapScan::map_only_what_is_touched(process.pid, process.memory));
+}
+
 void Watching::watch(const std::string& uuid) {
   if (!watches_) return;
   watcher_.watch(uuid);

@@ -55,6 +55,9 @@ class Watching {
   /// What new VMs are to preload, "" when they need not.
   std::string preload() const { return why_not_exact_.empty() ? library_ : ""; }
 
+  /// Of a clone that is about to run: only pages that it touches are to be mapped, not their
+  /// neighbours in its template's file. Best effort: it costs memory on the books, no more.
+  void prepare(const VmProcess& process) const;
   void watch(const std::string& uuid);
   /// Every VM of ours on that libvirtd.
   void watch_all(virConnectPtr connection);

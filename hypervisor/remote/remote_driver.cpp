@@ -58,6 +58,18 @@ class RemoteDriver final : public Driver {
     return ask<VmObservation, pb::VmObservation>(&pb::Agent::Stub::Observe, to_wire(vm));
   }
   Status start(const VmSpec& vm) override { return tell(&pb::Agent::Stub::Start, to_wire(vm)); }
+  Status start_clone(const VmSpec& vm, const TemplateSpec& from) override {
+    pb::StartCloneRequest request;
+    *request.mutable_vm() = to_wire(vm);
+    *request.mutable_from() = to_wire(from);
+    return tell(&pb::Agent::Stub::StartClone, request);
+  }
+  Result<TemplateStatus> make_template(const TemplateSpec& what) override {
+    pb::TemplateStatus reply;
+    auto done = call(Kind::Change, &pb::Agent::Stub::MakeTemplate, to_wire(what), &reply);
+    if (!done) return done.error();
+    return from_wire(reply);
+  }
   Status destroy(const VmKey& vm) override { return tell(&pb::Agent::Stub::Destroy, to_wire(vm)); }
   Status pause(const VmKey& vm) override { return tell(&pb::Agent::Stub::Pause, to_wire(vm)); }
   Status resume(const VmKey& vm) override { return tell(&pb::Agent::Stub::Resume, to_wire(vm)); }

@@ -299,6 +299,12 @@ bool SimCluster::guest_alive(const VmId& vm) const {
   return guest && world->answers(**guest);
 }
 
+bool SimCluster::is_clone(const VmId& vm) const {
+  auto world = lock();
+  auto guest = running_guest(*world, vm);
+  return guest && (*guest)->clone;
+}
+
 std::optional<MonotonicTime> SimCluster::next_event() const {
   return lock()->next_event();
 }

@@ -33,6 +33,7 @@ struct HostModel {
   std::string live_migration_refused = {};  // why it can't migrate live, "" if it can
   std::string dirty_log_refused = {};       // why it can't watch memory, "" if it can
   bool migration_tls = false;               // it encrypts what it sends
+  std::string cloning_refused = {};         // why VMs can't be clones, "" if they can
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.
@@ -42,6 +43,7 @@ struct VmModel {
   Seconds boot{4};
   Seconds shutdown{0.5};
   double compressed_fraction = 0.4;  // of its memory, by zstd -1
+  Seconds clone_boot{0.5};           // from a template
 };
 
 struct MigrationModel {
@@ -85,6 +87,7 @@ struct FaultModel {
   double save_fails = 0;        // save(): an error, the VM runs on, no file
   double capture_fails = 0;     // a capture: fails at some point before it is Durable
   double boot_panics = 0;       // a started guest panics while it boots
+  double template_fails = 0;    // a template: its guest does not come to its place
   double precopy_breaks = 0;    // a migration: breaks before the switch
   double switch_breaks = 0;     // a migration: breaks in the switch
   double post_copy_breaks = 0;  // a migration in post-copy: breaks, and can be mended
@@ -191,6 +194,8 @@ class SimCluster {
   std::optional<Seconds> guest_progress(const VmId& vm) const;
   /// Is the guest booted and answering on the network now?
   bool guest_alive(const VmId& vm) const;
+  /// Did that VM's guest start as a clone?
+  bool is_clone(const VmId& vm) const;
   /// The end of the next thing that is going on by itself; nothing if all is quiet.
   std::optional<MonotonicTime> next_event() const;
   /// Everything that broke an invariant, when it did: a second running copy of a VM, above all.

@@ -27,6 +27,11 @@ std::vector<Strategy> strategies_of(const HostModel& model) {
           Strategy::PostCopy, Strategy::Hybrid,         Strategy::StopAndCopy};
 }
 
+std::string name_of(const TemplateSpec& what) {
+  return what.kernel + "\n" + what.initrd + "\n" + what.kernel_args + "\n" +
+         std::to_string(what.memory.count) + "\n" + std::to_string(what.vcpus);
+}
+
 Status check_offer(const HostModel& model, const Sending& sending) {
   const auto offered = strategies_of(model);
   if (std::find(offered.begin(), offered.end(), sending.strategy) != offered.end()) {
@@ -125,6 +130,8 @@ Result<HostFacts> SimDriver::facts() {
     facts.dirty_log = host.model.dirty_log_refused.empty() ? "sim" : "";
     facts.dirty_log_why = host.model.dirty_log_refused;
     facts.migration_tls = host.model.migration_tls;
+    facts.cloning = host.model.cloning_refused.empty();
+    facts.cloning_why = host.model.cloning_refused;
     facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;
@@ -156,6 +163,48 @@ Status SimDriver::start(const VmSpec& vm) {
                                             vm.id.value + ": simulated failure");
     }
     world.put_copy(host_, world.new_guest(vm), Copy::Running);
+    return ok_status();
+  });
+}
+
+Result<TemplateStatus> SimDriver::make_template(const TemplateSpec& what) {
+  return call<Result<TemplateStatus>>(
+      "make a template", [&](World& world, SimHost& host) -> Result<TemplateStatus> {
+        const std::string& refused = host.model.cloning_refused;
+        if (!refused.empty()) return make_error(Code::Unsupported, refused);
+        const auto known = host.templates.find(name_of(what));
+        if (known == host.templates.end()) {
+          if (world.free(host) < what.memory + host.model.vm_overhead) {
+            return make_error(Code::ResourceExhausted,
+                              "host " + host_.value + " has no memory for a template now");
+          }
+          const double chance = world.faults.template_fails;
+          host.templates[name_of(what)] = {world.now + nanoseconds_up(world.vm_model.boot.count()),
+                                           chance > 0 && world.rng.chance(chance)};
+          return TemplateStatus{};
+        }
+        if (known->second.ready > world.now) return TemplateStatus{};
+        if (!known->second.fails) return TemplateStatus{TemplatePhase::Ready, ""};
+        return TemplateStatus{TemplatePhase::Failed, "simulated failure"};
+      });
+}
+
+Status SimDriver::start_clone(const VmSpec& vm, const TemplateSpec& from) {
+  return call<Status>("clone " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+    const auto* copy = world.find_copy(host_, vm.key());
+    if (copy != nullptr && copy->copy == Copy::Running) return ok_status();
+    if (auto room = check_room(world, host, vm); !room) return room;
+    const std::string& refused = host.model.cloning_refused;
+    if (!refused.empty()) return make_error(Code::Unsupported, refused);
+    const auto known = host.templates.find(name_of(from));
+    if (known == host.templates.end() || known->second.ready > world.now || known->second.fails) {
+      return make_error(Code::NotFound, "host " + host_.value + " has no such template");
+    }
+    if (world.faults.start_fails > 0 && world.rng.chance(world.faults.start_fails)) {
+      return make_error(Code::Internal, "host " + host_.value + " could not clone VM " +
+                                            vm.id.value + ": simulated failure");
+    }
+    world.put_copy(host_, world.new_guest(vm, true), Copy::Running);
     return ok_status();
   });
 }

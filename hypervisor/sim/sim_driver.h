@@ -14,6 +14,8 @@ class SimDriver final : public Driver {
   Result<std::vector<VmObservation>> list() override;
   Result<VmObservation> observe(const VmKey& vm) override;
   Status start(const VmSpec& vm) override;
+  Result<TemplateStatus> make_template(const TemplateSpec& what) override;
+  Status start_clone(const VmSpec& vm, const TemplateSpec& from) override;
   Status destroy(const VmKey& vm) override;
   Status pause(const VmKey& vm) override;
   Status resume(const VmKey& vm) override;

@@ -255,10 +255,12 @@ VmObservation World::observe(const HostId& host, const VmKey& key) {
   return seen;
 }
 
-std::shared_ptr<Guest> World::new_guest(const VmSpec& spec) {
+std::shared_ptr<Guest> World::new_guest(const VmSpec& spec, bool clone) {
   auto guest = std::make_shared<Guest>();
   guest->spec = spec;
   guest->model = vm_model;
+  guest->clone = clone;
+  if (clone) guest->model.boot = vm_model.clone_boot;
   guest->boot_id = make_uuid(rng);
   guest->uptime.since = now;
   guest->work.since = now;

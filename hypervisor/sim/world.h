@@ -56,6 +56,7 @@ struct Guest {
   int whole = 0;       // copies Running or Paused, on all hosts
   bool saved = false;  // its state is in a file and nowhere else
   bool gone = false;
+  bool clone = false;
   bool powering_off = false;  // as soon as it runs
   bool doomed = false;        // half of its memory was lost: no copy of it can run any more
   double pace = 1;            // share of its speed that a migration leaves it
@@ -108,6 +109,12 @@ struct Capture {
   }
 };
 
+/// A template of a host: a file, so it outlives the agent, and the host's death.
+struct SimTemplate {
+  Time ready{0};
+  bool fails = false;
+};
+
 struct PlannedFailure {
   int calls = 0;
   Code code = Code::Unavailable;
@@ -134,9 +141,10 @@ struct SimHost {
   std::map<VmId, LocalCopy> copies;
   std::map<VmId, Arrival> arrivals;
   std::map<VmId, EndedMove> ended;
-  std::map<std::string, Time> link_sinks;  // by their word, with the end of each
   std::map<VmId, Capture> captures;
   std::set<std::pair<VmId, CheckpointId>> dropped;  // no late capture of those
+  std::map<std::string, SimTemplate> templates;     // by what they are of
+  std::map<std::string, Time> link_sinks;           // by their word, with the end of each
   PlannedFailure planned;
 };
 
@@ -258,7 +266,7 @@ class World {
   void change_copy(const HostId& host, const VmId& vm, Copy copy);
   void remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool saved = false);
   VmObservation observe(const HostId& host, const VmKey& key);
-  std::shared_ptr<Guest> new_guest(const VmSpec& spec);
+  std::shared_ptr<Guest> new_guest(const VmSpec& spec, bool clone = false);
   /// The host where a guest of that name, or this very guest, runs.
   std::optional<HostId> runs_on(const VmId& vm) const;
   std::optional<HostId> runs_on(const Guest& guest) const;

@@ -299,7 +299,8 @@ static bool kernel_line_is_ours(void) {
   const ssize_t got = read(fd, line + 1, sizeof line - 2);
   close(fd);
   line[got > 0 ? got + 1 : 0] = '\0';
-  return strstr(line, " mare.ip=") != NULL;
+  // A clone keeps the line of the template that it came from.
+  return strstr(line, " mare.ip=") != NULL || strstr(line, " mare.template") != NULL;
 }
 
 static void harden(void) {
@@ -321,6 +322,7 @@ static const char kHelp[] =
     "  --line-timeout-ms N   for a request line to be complete (10000)\n"
     "  --idle-timeout-ms N   for a connection to stay without requests (600000)\n"
     "  --connections N       at a time (128)\n"
+    "  --start-on FD         for mare-init: say there when ready, wait, enter /root\n"
     "  --version, --help\n\n"
     "It says 'listening on ADDRESS port N' on standard error when it is ready. Clock and power "
     "are\n"
@@ -341,6 +343,7 @@ static int number_option(const char* text, int most) {
 struct options {
   const char* listen_on;
   uint16_t port;
+  int start_on;  // -1: at once
 };
 
 static void parse_options(int argc, char** argv, struct options* options) {
@@ -350,6 +353,7 @@ static void parse_options(int argc, char** argv, struct options* options) {
                                         {"line-timeout-ms", required_argument, NULL, 'L'},
                                         {"idle-timeout-ms", required_argument, NULL, 'I'},
                                         {"connections", required_argument, NULL, 'c'},
+                                        {"start-on", required_argument, NULL, 's'},
                                         {"version", no_argument, NULL, 'V'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
@@ -374,6 +378,9 @@ static void parse_options(int argc, char** argv, struct options* options) {
         break;
       case 'c':
         config.connections_max = number_option(optarg, 100000);
+        break;
+      case 's':
+        options->start_on = number_option(optarg, INT_MAX);
         break;
       case 'V':
         puts("mare-guestd " MARE_VERSION);
@@ -412,12 +419,30 @@ static bool initialise_waiting(void) {
   return connections && pthread_cond_init(&slot_freed, &attributes) == 0;
 }
 
+// For mare-init: all is ready but the root and the token, which a template has not. Says so on that
+// socket, and goes on when it is told to: "/root" is whole then, and is moved to "/" once this
+// process is in it, which it tells by closing the socket.
+static bool enter_root(int fd) {
+  char word = 'r';
+  const bool told = write(fd, &word, 1) == 1 && read(fd, &word, 1) == 1;
+  const bool in = told && chroot("/root") == 0 && chdir("/") == 0;
+  close(fd);
+  return in;
+}
+
+// For whoever reads the console.
+static void say_ready(void) {
+  char name[65] = "";
+  (void)gethostname(name, sizeof name - 1);
+  dprintf(2, "mare: guest %s ready\n", name);
+}
+
 int main(int argc, char** argv) {
   if (argc > 1 && !strcmp(argv[1], "--runner")) return runner_main(argc, argv);
   if (argc > 1 && !strcmp(argv[1], "--session")) return session_main(argc, argv);
-  struct options options = {.listen_on = "0.0.0.0", .port = MARE_GUEST_PORT};
+  struct options options = {.listen_on = "0.0.0.0", .port = MARE_GUEST_PORT, .start_on = -1};
   parse_options(argc, argv, &options);
-  if (!load_token()) return 1;
+  if (options.start_on < 0 && !load_token()) return 1;
   harden();
   config.is_mare_vm = kernel_line_is_ours();
   int tcp = -1;
@@ -434,6 +459,8 @@ int main(int argc, char** argv) {
   kmsg_start();
   // The text of this program comes from NFS: keep it here, for the time when the server is away.
   if (geteuid() == 0) (void)mlockall(MCL_CURRENT);
+  if (options.start_on >= 0 && (!enter_root(options.start_on) || !load_token())) return 1;
   guestd_log("listening on %s port %u", options.listen_on, (unsigned)options.port);
+  if (config.is_mare_vm) say_ready();
   accept_forever(tcp);
 }

@@ -36,6 +36,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   std::string level = "info";
   double boot_timeout = options.settings.boot_timeout.count();
   double unreachable_timeout = options.settings.unreachable_timeout.count();
+  double auto_spread = options.settings.auto_spread.count();
   double host_mtbf_days = options.settings.host_mtbf.count() / kDay_s;
   // A word about a lease is one heartbeat old when it counts, and the next is as far away: of 2 s
   // that leaves half a second for a busy machine. Down after 3 s.
@@ -100,6 +101,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--boot-timeout", boot_timeout, "Seconds for a guest to answer after its start")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
+  app.add_flag("!--no-clones", options.settings.clones,
+               "Boot every VM, make no templates on hosts");
   app.add_option("--unreachable-timeout", unreachable_timeout,
                  "Seconds that an operation waits for a silent host before it gives up")
       ->check(CLI::Range(1.0, 86400.0))
@@ -111,6 +114,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--migrations-per-link", options.settings.move_caps.per_link,
                  "Of them, those between the same two hosts in the same direction")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--auto-spread", auto_spread,
+                 "Seconds after hosts came in which running jobs that gain by it spread to them; "
+                 "0: never")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   app.add_option("--log-level", level, "debug, info, warning or error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
@@ -126,6 +134,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.vm_subnet = *Ipv4Subnet::parse(subnet);
   options.settings.boot_timeout = Seconds{boot_timeout};
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
+  options.settings.auto_spread = Seconds{auto_spread};
   options.settings.host_mtbf = Seconds{host_mtbf_days * kDay_s};
   if (app.count("--lease-ms") == 0) lease_ms = std::max(lease_ms, 2 * heartbeat_ms);
   if (lease_ms < 2 * heartbeat_ms) {

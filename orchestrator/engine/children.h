@@ -49,4 +49,14 @@ inline void cancel_child(Context& context, const OperationId& child) {
   });
 }
 
+/// Of a VM that is to end: a migration that still waits for its turn is not waited for.
+inline void cancel_waiting_move(Context& context, const VmId& vm) {
+  auto holder = query<std::optional<Operation>>(
+      context.ports.store, [&](const store::Reader& r) { return r.unfinished("vm", vm.value); });
+  if (!holder || !*holder || (*holder)->kind != OperationKind::VmMigrate) return;
+  if ((*holder)->state == to_string(MigrationState::Planned)) {
+    cancel_child(context, (*holder)->id);
+  }
+}
+
 }  // namespace mare::engine

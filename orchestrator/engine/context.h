@@ -20,6 +20,7 @@ class HostFencer;
 class LinkMeter;
 class MoveSlots;
 class Task;
+class Templates;
 
 /// Messages to the engine's thread. Outlives the engine, so that a late answer of a call falls into
 /// nothing.
@@ -52,6 +53,7 @@ struct Context {
   std::shared_ptr<LinkMeter> links;
   std::shared_ptr<MoveSlots> slots;
   std::shared_ptr<HostFencer> fencer;
+  std::shared_ptr<Templates> templates;
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));

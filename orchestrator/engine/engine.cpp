@@ -3,7 +3,9 @@
 #include <atomic>
 #include <type_traits>
 
+#include "orchestrator/engine/auto_spread.h"
 #include "orchestrator/engine/autoscaling.h"
+#include "orchestrator/engine/cancelling.h"
 #include "orchestrator/engine/checkpoint_keeper.h"
 #include "orchestrator/engine/children.h"
 #include "orchestrator/engine/host_fencer.h"
@@ -16,7 +18,7 @@
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/task.h"
-#include "orchestrator/model/checkpoint_lifecycles.h"
+#include "orchestrator/engine/templates.h"
 #include "orchestrator/model/migration_state.h"
 
 namespace mare::engine {
@@ -42,10 +44,12 @@ class Engine::Impl {
                  {}},
         monitor_(context_),
         keeper_(context_),
-        autoscaling_(context_) {
+        autoscaling_(context_),
+        auto_spread_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
     context_.fencer = std::make_shared<HostFencer>(context_);
+    context_.templates = std::make_shared<Templates>(context_);
   }
   ~Impl() { context_.inbox->close(); }
 
@@ -182,6 +186,7 @@ class Engine::Impl {
       monitor_.beat();
       keeper_.beat();
       autoscaling_.beat();
+      auto_spread_.beat();
     }
     last_step_.store(context_.ports.clock.now().count());
     for (auto& message : context_.inbox->take()) message();
@@ -258,57 +263,10 @@ class Engine::Impl {
     });
   }
 
-  static Status can_cancel(const Operation& operation) {
-    if (operation.finished()) {
-      return make_error(
-          Code::FailedPrecondition,
-          operation.id.value + " has ended (" + std::string(to_string(operation.outcome)) + ")",
-          "there is nothing left to cancel");
-    }
-    switch (operation.kind) {
-      case OperationKind::VmMigrate: {
-        const auto state = migration_state_from(operation.state);
-        const bool early = state == MigrationState::Planned || state == MigrationState::Reserved ||
-                           state == MigrationState::PreCopying ||
-                           state == MigrationState::Switching;
-        if (early) return ok_status();
-        return make_error(Code::FailedPrecondition,
-                          operation.id.value + " is " + operation.state +
-                              ": the VM has changed hosts, it is too late to cancel",
-                          "wait for it, then migrate back");
-      }
-      case OperationKind::VmStop:
-      case OperationKind::PoolDelete:
-      case OperationKind::HostRemove:
-        return make_error(Code::FailedPrecondition,
-                          std::string(to_string(operation.kind)) + " can't be cancelled",
-                          "wait for it to end");
-      case OperationKind::HostAdd:
-      case OperationKind::HostDrain:
-      case OperationKind::PoolCreate:
-      case OperationKind::PoolScale:
-      case OperationKind::VmStart:
-      case OperationKind::JobRun:
-      case OperationKind::ForecastMake:
-      case OperationKind::PlanDrain:
-      case OperationKind::CheckpointTake:
-        return ok_status();
-      case OperationKind::RecoveryRun:
-        return make_error(Code::FailedPrecondition,
-                          operation.id.value + " brings " + operation.target + " back",
-                          "cancel the job with 'mare job cancel " + operation.target + "'");
-      case OperationKind::CheckpointRestore:
-        if (operation.state == to_string(CheckpointRestoreState::Planned)) return ok_status();
-        return make_error(Code::FailedPrecondition,
-                          operation.id.value + " has ended what was left of the job's VMs",
-                          "wait for it, then cancel the job");
-    }
-    return ok_status();
-  }
-
   HostMonitor monitor_;
   CheckpointKeeper keeper_;
   Autoscaling autoscaling_;
+  AutoSpread auto_spread_;
   bool beating_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
@@ -349,6 +307,12 @@ Result<Operation> Engine::submit(const ForecastRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const DrainForecastRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const LayoutForecastRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const LayoutChangeRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const JobSubmitRequest& request) {

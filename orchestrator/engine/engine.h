@@ -84,6 +84,9 @@ struct Settings {
   Microseconds probe_period{5000};
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
+  Seconds auto_spread{0};       // after hosts came, running jobs are spread to them; 0: never
+  bool clones = true;           // VMs start from templates where hosts have them
+  Seconds clone_timeout{20};    // a clone that does not answer by then is booted instead
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
@@ -134,6 +137,8 @@ class Engine {
   /// Nothing moves. The forecast has the operation's id.
   Result<Operation> submit(const ForecastRequest& request);
   Result<Operation> submit(const DrainForecastRequest& request);
+  Result<Operation> submit(const LayoutForecastRequest& request);
+  Result<Operation> submit(const LayoutChangeRequest& request);
   /// The operation's target is the new job's id.
   Result<Operation> submit(const JobSubmitRequest& request);
   Result<Operation> submit(const CheckpointRequest& request);

@@ -45,8 +45,11 @@ class HostAdd final : public Task {
     host.migration_tls = facts->migration_tls;
     host.added = clock().wall_now();
     host.last_seen = host.added;
-    const std::string note =
+    std::string note =
         facts->live_migration ? "" : "live migration is off: " + facts->live_migration_why;
+    if (!facts->cloning && !facts->cloning_why.empty()) {
+      note += (note.empty() ? "" : "; ") + ("VMs boot, none is cloned: " + facts->cloning_why);
+    }
     finish(to_string(HostAddEvent::Connected), to_string(HostAddState::Done), Outcome::Succeeded,
            note, {}, [&](store::Transaction& tx) { return put_host(tx, clock(), host); });
   }

@@ -27,6 +27,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const ForecastR
 Result<Operation> plan(store::Transaction& tx, Context& context,
                        const DrainForecastRequest& request,
                        const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context,
+                       const LayoutForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context,
+                       const LayoutChangeRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const CheckpointRequest& request,
                        const std::optional<OperationId>& parent = {});

@@ -2,58 +2,34 @@
 // nothing moves.
 #include <set>
 
-#include "orchestrator/engine/children.h"
-#include "orchestrator/engine/drain_plan.h"
+#include "orchestrator/engine/moves_plan.h"
+#include "orchestrator/engine/planning.h"
 
 namespace mare::engine {
 namespace {
 
-// As many as a forecast's patience bears that wait for each other's bursts.
-constexpr std::size_t kForecastsAtOnce = 4;
-
-class PlanDrain final : public Task {
+class PlanDrain final : public Planning {
  public:
-  using Task::Task;
-
-  void enter(bool /*recovered*/) override {
-    PlanDrainState state{};
-    MARE_ASSERT(state_from(operation().state, state));
-    if (state == PlanDrainState::Planned) {
-      if (!commit(to_string(PlanDrainEvent::Begin), to_string(PlanDrainState::Asking), "")) return;
-    }
-    advance();
-  }
-  void on_cancel() override { advance(); }
-  void on_child_ended(const Operation&) override { advance(); }
+  using Planning::Planning;
 
  private:
   HostId id() const { return HostId{operation().target}; }
 
-  void advance() {
-    auto children = children_of(context_, operation().id);
-    if (!children) return again();
-    std::set<std::string> asked;
-    std::size_t running = 0;
+  void plan_on(Asked asked) override {
+    std::set<std::string> vms;
     std::string trouble;
-    for (const auto& child : *children) {
-      asked.insert(child.target);
-      if (!child.finished()) {
-        ++running;
-        if (operation().cancel_requested) cancel_child(context_, child.id);
-      } else if (child.outcome != Outcome::Succeeded && trouble.empty()) {
+    for (const auto& child : asked.children) {
+      vms.insert(child.target);
+      if (child.finished() && child.outcome != Outcome::Succeeded && trouble.empty()) {
         trouble = "VM '" + child.target + "': " + child.reason;
       }
     }
-    if (operation().cancel_requested) {
-      if (running == 0) give_up(make_error(Code::Cancelled, "cancelled"));
-      return;
-    }
     if (trouble.empty()) {
-      auto more = ask_more(asked, running);
+      auto more = ask_more(vms, asked.running);
       if (!more) return give_up(more.error());
       if (*more) return;
     }
-    if (running > 0) return;  // their ends bring us back
+    if (asked.running > 0) return;  // their ends bring us back
     if (!trouble.empty()) return give_up(make_error(Code::FailedPrecondition, trouble));
     sum_up();
   }
@@ -70,7 +46,7 @@ class PlanDrain final : public Task {
     for (std::size_t i = 0; i < vms->size() && i < places->size(); ++i) {
       if (asked.contains((*vms)[i].id.value)) continue;
       waits = true;
-      if (running >= kForecastsAtOnce) break;
+      if (running >= kAtOnce) break;
       ForecastRequest request;
       request.vm = (*vms)[i].id;
       request.destination = (*places)[i];
@@ -82,18 +58,11 @@ class PlanDrain final : public Task {
   }
 
   void sum_up() {
-    auto plan = query<DrainPlan>(store(), [&](const store::Reader& reader) {
-      return read_drain_plan(reader, operation().id, settings().move_caps);
+    auto plan = query<MovesPlan>(store(), [&](const store::Reader& reader) {
+      return read_moves_plan(reader, operation().id, settings().move_caps);
     });
     if (!plan) return again();
-    finish(to_string(PlanDrainEvent::AllMade), to_string(PlanDrainState::Done), Outcome::Succeeded,
-           in_words(*plan));
-  }
-
-  void give_up(const Error& error) {
-    const auto outcome = error.code == Code::Cancelled ? Outcome::Cancelled : Outcome::Failed;
-    finish(to_string(PlanDrainEvent::GiveUp), to_string(PlanDrainState::Failed), outcome,
-           error.text(), std::string(to_string(error.code)));
+    made(in_words(*plan));
   }
 };
 

@@ -74,23 +74,13 @@ class PoolDelete final : public Task {
       // Another operation (a migration) may hold it for a while.
       auto child = start_child(context_, VmStopRequest{vm.id, true}, operation().id);
       held |= !child;
-      if (!child) end_waiting(vm.id);
+      if (!child) cancel_waiting_move(context_, vm.id);
     }
     progress(1.0 - static_cast<double>(left) /
                        static_cast<double>(std::max<std::size_t>(1, vms->size())));
     save_progress();
     if (left == 0 && unfinished == 0) return remove(*vms);
     if (held) after(std::chrono::milliseconds{500}, [this] { stop_vms(); });
-  }
-
-  /// A migration that still waits for its turn is not waited for.
-  void end_waiting(const VmId& vm) {
-    auto holder = query<std::optional<Operation>>(
-        store(), [&](const store::Reader& r) { return r.unfinished("vm", vm.value); });
-    if (!holder || !*holder || (*holder)->kind != OperationKind::VmMigrate) return;
-    if ((*holder)->state == to_string(MigrationState::Planned)) {
-      cancel_child(context_, (*holder)->id);
-    }
   }
 
   void remove(const std::vector<Vm>& vms) {

@@ -171,7 +171,7 @@ class PoolScale final : public Task {
           ++under_way;
         } else {
           look_again = true;
-          end_waiting(vm.id);
+          cancel_waiting_move(context_, vm.id);
         }
       }
     }
@@ -194,16 +194,6 @@ class PoolScale final : public Task {
     return static_cast<std::size_t>(
         std::count_if(children.begin(), children.end(),
                       [](const auto& entry) { return !entry.second.finished(); }));
-  }
-
-  /// A migration that still waits for its turn is not waited for.
-  void end_waiting(const VmId& vm) {
-    auto holder = query<std::optional<Operation>>(
-        store(), [&](const store::Reader& r) { return r.unfinished("vm", vm.value); });
-    if (!holder || !*holder || (*holder)->kind != OperationKind::VmMigrate) return;
-    if ((*holder)->state == to_string(MigrationState::Planned)) {
-      cancel_child(context_, (*holder)->id);
-    }
   }
 
   // --- The end

@@ -10,6 +10,7 @@
 #include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
 #include "orchestrator/model/quota.h"
+#include "orchestrator/policy/job_layout.h"
 
 namespace mare::engine {
 
@@ -71,6 +72,24 @@ struct ForecastRequest {
 /// What a drain would cost.
 struct DrainForecastRequest {
   HostId id;
+};
+/// Where the VMs of a running job had better be.
+struct LayoutWish {
+  policy::Layout layout = policy::Layout::Spread;
+  int hosts = 0;                          // on how many at most; 0: as is best
+  std::optional<Seconds> remaining = {};  // of the job, if the user knows it
+  bool force = false;                     // also when the job loses by it
+  std::string cause = {};                 // kept with it: why nobody had to ask for it
+};
+/// What that would cost, and whether it is worth it. Nothing moves.
+struct LayoutForecastRequest {
+  JobId job;
+  LayoutWish wish = {};
+};
+/// Moves them there, if it is worth it.
+struct LayoutChangeRequest {
+  JobId job;
+  LayoutWish wish = {};
 };
 /// What a client knows better than mared.
 struct MigrationReport {

@@ -23,13 +23,25 @@ VmSpec make_spec(const Vm& vm, const Pool& pool, const ImageFacts& image,
   return spec;
 }
 
-Result<VmSpec> find_spec(const store::Store& store, ImageCatalog& images, const Settings& settings,
-                         const Vm& vm) {
+TemplateSpec make_template_spec(const Vm& vm, const ImageFacts& image) {
+  // The guest waits at this word; its clones are told the rest.
+  return {image.kernel, image.initrd, image.kernel_args + " mare.template", vm.memory, vm.vcpus};
+}
+
+Result<StartSpec> find_start_spec(const store::Store& store, ImageCatalog& images,
+                                  const Settings& settings, const Vm& vm) {
   auto pool = query<Pool>(store, [&](const store::Reader& r) { return r.pool(vm.pool); });
   if (!pool) return pool.error();
   auto image = images.find(pool->image, pool->image_version);
   if (!image) return image.error();
-  return make_spec(vm, *pool, *image, settings);
+  return StartSpec{make_spec(vm, *pool, *image, settings), make_template_spec(vm, *image)};
+}
+
+Result<VmSpec> find_spec(const store::Store& store, ImageCatalog& images, const Settings& settings,
+                         const Vm& vm) {
+  auto spec = find_start_spec(store, images, settings, vm);
+  if (!spec) return spec.error();
+  return spec->vm;
 }
 
 Result<GuestAddress> find_guest(const store::Store& store, const Vm& vm) {

@@ -8,6 +8,14 @@
 namespace mare::engine {
 
 VmSpec make_spec(const Vm& vm, const Pool& pool, const ImageFacts& image, const Settings& settings);
+/// What all VMs of this image, memory and size can be clones of.
+TemplateSpec make_template_spec(const Vm& vm, const ImageFacts& image);
+struct StartSpec {
+  VmSpec vm;
+  TemplateSpec from;
+};
+Result<StartSpec> find_start_spec(const store::Store& store, ImageCatalog& images,
+                                  const Settings& settings, const Vm& vm);
 /// Reads pool and image; NotFound names what is missing.
 Result<VmSpec> find_spec(const store::Store& store, ImageCatalog& images, const Settings& settings,
                          const Vm& vm);

@@ -32,6 +32,10 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_forecast(context, operation);
     case OperationKind::PlanDrain:
       return make_plan_drain(context, operation);
+    case OperationKind::PlanLayout:
+      return make_plan_layout(context, operation);
+    case OperationKind::LayoutChange:
+      return make_layout_change(context, operation);
     case OperationKind::CheckpointTake:
       return make_checkpoint_take(context, operation);
     case OperationKind::CheckpointRestore:

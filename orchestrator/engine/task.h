@@ -52,6 +52,8 @@ class Task : public std::enable_shared_from_this<Task> {
               const std::string& reason, const std::string& error_code = {}, const Also& also = {});
   /// From the next commit on. What it waited before its beginning counts for nothing.
   void set_deadline(WallTime deadline) { operation_.deadline = deadline; }
+  /// From the next commit on: what was decided is kept with what was asked for.
+  void set_request(std::string request) { operation_.request = std::move(request); }
   /// Keeps a fraction of work done, 0 to 1. May be lost.
   void progress(double fraction);
   void save_progress();
@@ -163,6 +165,8 @@ std::shared_ptr<Task> make_vm_migrate(Context& context, const Operation& operati
 std::shared_ptr<Task> make_job_run(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_forecast(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_plan_drain(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_plan_layout(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_layout_change(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_recovery_run(Context& context, const Operation& operation);

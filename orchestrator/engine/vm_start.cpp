@@ -3,9 +3,14 @@
 #include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/task.h"
+#include "orchestrator/engine/templates.h"
 
 namespace mare::engine {
 namespace {
+
+// A clone answers within a second: it is worth looking often.
+constexpr auto kLookForClone = std::chrono::milliseconds{20};
+constexpr auto kLookForGuest = std::chrono::milliseconds{200};
 
 class VmStart final : public Task {
  public:
@@ -74,26 +79,56 @@ class VmStart final : public Task {
     if (operation().cancel_requested) return abort(make_error(Code::Cancelled, "cancelled"));
     auto row = vm(id());
     if (!row) return again();
-    auto spec = find_spec(store(), context_.ports.images, settings(), *row);
+    auto spec = find_start_spec(store(), context_.ports.images, settings(), *row);
     if (!spec) return abort(spec.error());
-    call_host<Status>(
-        *row->host, [spec = *spec](Driver& driver) { return driver.start(spec); },
-        [this, host = *row->host](Status started) {
-          if (started) {
-            if (commit(to_string(VmStartEvent::Created), to_string(VmStartState::Booting),
-                       "on " + host.value)) {
-              wait_for_guest();
-            }
-            return;
-          }
+    std::string why_not;
+    if (!settings().clones) why_not = "clones are off";
+    if (!context_.templates->trusts(*row->host, spec->from)) why_not = "an earlier clone failed";
+    call_host<WarmStart>(
+        *row->host,
+        [spec = *spec, why_not](Driver& driver) {
+          return why_not.empty() ? start_warm(driver, spec) : start_cold(driver, spec, why_not);
+        },
+        [this, host = *row->host, from = spec->from](const WarmStart& started) {
+          if (started.done) return created(host, from, started);
           // Whether the copy is there is unknown: starting is idempotent, so ask again for a while.
-          const Code code = started.error().code;
+          const Code code = started.done.error().code;
           const bool unsure = code == Code::OutcomeUnknown || code == Code::Unavailable;
           if (unsure && in_state() < settings().unreachable_timeout) {
             after(std::chrono::milliseconds{500}, [this] { create(); });
             return;
           }
-          abort(started.error().during("host '" + host.value + "'"));
+          abort(started.done.error().during("host '" + host.value + "'"));
+        });
+  }
+
+  void created(const HostId& host, const TemplateSpec& from, const WarmStart& started) {
+    cloned_ = started.cloned;
+    if (started.no_template) wanted_ = from;
+    const std::string how = started.cloned               ? ", as a clone"
+                            : started.why_booted.empty() ? ""
+                                                         : ", booted: " + started.why_booted;
+    if (commit(to_string(VmStartEvent::Created), to_string(VmStartState::Booting),
+               "on " + host.value + how)) {
+      wait_for_guest();
+    }
+  }
+
+  /// The clone came to nothing, in whatever way: the VM boots, as without one.
+  void boot_instead(const Vm& row, const std::string& why) {
+    cloned_ = false;
+    auto spec = find_start_spec(store(), context_.ports.images, settings(), row);
+    if (!spec) return abort(spec.error());
+    context_.templates->distrust(*row.host, spec->from, "VM '" + row.id.value + "': " + why);
+    call_host<Status>(
+        *row.host,
+        [vm = spec->vm](Driver& driver) -> Status {
+          if (auto gone = driver.destroy(vm.key()); !gone) return gone;
+          return driver.start(vm);
+        },
+        [this, host = *row.host](const Status& started) {
+          if (!started) return abort(started.error().during("host '" + host.value + "'"));
+          wait_for_guest();
         });
   }
 
@@ -105,9 +140,18 @@ class VmStart final : public Task {
     if (!guest) return abort(guest.error());
     call<Result<GuestHello>>(
         "guest/" + row->id.value,
-        [&guests = context_.ports.guests, guest = *guest] { return guests.hello(guest); },
+        [&guests = context_.ports.guests, &wall = clock(), guest = *guest] {
+          auto hello = guests.hello(guest);
+          // A clone's clock stands where its template's stood. That one can't be set is no reason
+          // to do without the guest.
+          if (hello) (void)guests.set_clock(guest, wall.wall_now());
+          return hello;
+        },
         [this, row = *row](Result<GuestHello> hello) {
           if (hello) return ready(row);
+          if (cloned_ && in_state() > settings().clone_timeout) {
+            return boot_instead(row, "its clone did not answer: " + hello.error().message);
+          }
           if (in_state() > settings().boot_timeout) {
             return abort(
                 make_error(Code::Unavailable,
@@ -124,8 +168,10 @@ class VmStart final : public Task {
   void look(const Vm& row) {
     call_host<Result<VmObservation>>(
         *row.host, [key = VmKey{row.id, row.uuid}](Driver& driver) { return driver.observe(key); },
-        [this](Result<VmObservation> seen) {
-          if (seen && seen->copy == Copy::Absent) {
+        [this, row](Result<VmObservation> seen) {
+          const bool ended = seen && seen->copy == Copy::Absent;
+          if (ended && cloned_) return boot_instead(row, "its clone ended");
+          if (ended) {
             return abort(make_error(
                 Code::Internal,
                 "the VM ended while it booted" + (seen->console_first_fault.empty()
@@ -133,11 +179,12 @@ class VmStart final : public Task {
                                                       : ": " + seen->console_first_fault),
                 "see its console log on the host"));
           }
-          after(std::chrono::milliseconds{200}, [this] { wait_for_guest(); });
+          after(cloned_ ? kLookForClone : kLookForGuest, [this] { wait_for_guest(); });
         });
   }
 
   void ready(Vm row) {
+    if (wanted_) context_.templates->want(*row.host, *wanted_);
     row.state = VmState::Running;
     row.started = clock().wall_now();
     finish(to_string(VmStartEvent::Ready), to_string(VmStartState::Done), Outcome::Succeeded,
@@ -194,6 +241,10 @@ class VmStart final : public Task {
            std::string(to_string(cancelled ? Code::Cancelled : Code::Internal)),
            [&](store::Transaction& tx) { return put_vm(tx, clock(), row); });
   }
+
+  // Of this process alone: after a crash a clone is waited for as for any VM.
+  bool cloned_ = false;
+  std::optional<TemplateSpec> wanted_;
 };
 
 }  // namespace

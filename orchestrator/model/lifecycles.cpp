@@ -152,22 +152,48 @@ constexpr std::array<Row<ForecastMakeState, ForecastMakeEvent>, 4> kForecastMake
     {ForecastMakeState::Measuring, ForecastMakeEvent::GiveUp, ForecastMakeState::Failed},
 }};
 
-constexpr std::array<std::pair<PlanDrainState, std::string_view>, 4> kPlanDrainStates{{
-    {PlanDrainState::Planned, "Planned"},
-    {PlanDrainState::Asking, "Asking"},
-    {PlanDrainState::Done, "Done"},
-    {PlanDrainState::Failed, "Failed"},
+constexpr std::array<std::pair<PlanningState, std::string_view>, 4> kPlanningStates{{
+    {PlanningState::Planned, "Planned"},
+    {PlanningState::Asking, "Asking"},
+    {PlanningState::Done, "Done"},
+    {PlanningState::Failed, "Failed"},
 }};
-constexpr std::array<std::pair<PlanDrainEvent, std::string_view>, 3> kPlanDrainEvents{{
-    {PlanDrainEvent::Begin, "Begin"},
-    {PlanDrainEvent::AllMade, "AllMade"},
-    {PlanDrainEvent::GiveUp, "GiveUp"},
+constexpr std::array<std::pair<PlanningEvent, std::string_view>, 3> kPlanningEvents{{
+    {PlanningEvent::Begin, "Begin"},
+    {PlanningEvent::AllMade, "AllMade"},
+    {PlanningEvent::GiveUp, "GiveUp"},
 }};
-constexpr std::array<Row<PlanDrainState, PlanDrainEvent>, 4> kPlanDrainTable{{
-    {PlanDrainState::Planned, PlanDrainEvent::Begin, PlanDrainState::Asking},
-    {PlanDrainState::Planned, PlanDrainEvent::GiveUp, PlanDrainState::Failed},
-    {PlanDrainState::Asking, PlanDrainEvent::AllMade, PlanDrainState::Done},
-    {PlanDrainState::Asking, PlanDrainEvent::GiveUp, PlanDrainState::Failed},
+constexpr std::array<Row<PlanningState, PlanningEvent>, 4> kPlanningTable{{
+    {PlanningState::Planned, PlanningEvent::Begin, PlanningState::Asking},
+    {PlanningState::Planned, PlanningEvent::GiveUp, PlanningState::Failed},
+    {PlanningState::Asking, PlanningEvent::AllMade, PlanningState::Done},
+    {PlanningState::Asking, PlanningEvent::GiveUp, PlanningState::Failed},
+}};
+
+constexpr std::array<std::pair<LayoutChangeState, std::string_view>, 6> kLayoutChangeStates{{
+    {LayoutChangeState::Planned, "Planned"},
+    {LayoutChangeState::Costing, "Costing"},
+    {LayoutChangeState::Moving, "Moving"},
+    {LayoutChangeState::Done, "Done"},
+    {LayoutChangeState::Partial, "Partial"},
+    {LayoutChangeState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<LayoutChangeEvent, std::string_view>, 5> kLayoutChangeEvents{{
+    {LayoutChangeEvent::Ask, "Ask"},
+    {LayoutChangeEvent::Move, "Move"},
+    {LayoutChangeEvent::Reached, "Reached"},
+    {LayoutChangeEvent::PartlyReached, "PartlyReached"},
+    {LayoutChangeEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<LayoutChangeState, LayoutChangeEvent>, 8> kLayoutChangeTable{{
+    {LayoutChangeState::Planned, LayoutChangeEvent::Ask, LayoutChangeState::Costing},
+    {LayoutChangeState::Planned, LayoutChangeEvent::GiveUp, LayoutChangeState::Failed},
+    {LayoutChangeState::Costing, LayoutChangeEvent::Move, LayoutChangeState::Moving},
+    {LayoutChangeState::Costing, LayoutChangeEvent::Reached, LayoutChangeState::Done},
+    {LayoutChangeState::Costing, LayoutChangeEvent::GiveUp, LayoutChangeState::Failed},
+    {LayoutChangeState::Moving, LayoutChangeEvent::Reached, LayoutChangeState::Done},
+    {LayoutChangeState::Moving, LayoutChangeEvent::PartlyReached, LayoutChangeState::Partial},
+    {LayoutChangeState::Moving, LayoutChangeEvent::GiveUp, LayoutChangeState::Failed},
 }};
 
 }  // namespace
@@ -263,17 +289,30 @@ bool state_from(std::string_view text, ForecastMakeState& state) {
   return value_of(kForecastMakeStates, text, state);
 }
 
-std::string_view to_string(PlanDrainState state) {
-  return name_of(kPlanDrainStates, state);
+std::string_view to_string(PlanningState state) {
+  return name_of(kPlanningStates, state);
 }
-std::string_view to_string(PlanDrainEvent event) {
-  return name_of(kPlanDrainEvents, event);
+std::string_view to_string(PlanningEvent event) {
+  return name_of(kPlanningEvents, event);
 }
-std::optional<PlanDrainState> next(PlanDrainState from, PlanDrainEvent event) {
-  return look_up(kPlanDrainTable, from, event);
+std::optional<PlanningState> next(PlanningState from, PlanningEvent event) {
+  return look_up(kPlanningTable, from, event);
 }
-bool state_from(std::string_view text, PlanDrainState& state) {
-  return value_of(kPlanDrainStates, text, state);
+bool state_from(std::string_view text, PlanningState& state) {
+  return value_of(kPlanningStates, text, state);
+}
+
+std::string_view to_string(LayoutChangeState state) {
+  return name_of(kLayoutChangeStates, state);
+}
+std::string_view to_string(LayoutChangeEvent event) {
+  return name_of(kLayoutChangeEvents, event);
+}
+std::optional<LayoutChangeState> next(LayoutChangeState from, LayoutChangeEvent event) {
+  return look_up(kLayoutChangeTable, from, event);
+}
+bool state_from(std::string_view text, LayoutChangeState& state) {
+  return value_of(kLayoutChangeStates, text, state);
 }
 
 }  // namespace mare

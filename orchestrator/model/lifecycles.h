@@ -97,13 +97,24 @@ enum class ForecastMakeState : std::uint8_t {
 };
 enum class ForecastMakeEvent : std::uint8_t { Begin, Made, GiveUp };
 
-enum class PlanDrainState : std::uint8_t {
+// Of plan.drain and plan.layout.
+enum class PlanningState : std::uint8_t {
   Planned,
-  Asking,  // a child forecast was asked for, for every VM of the host
+  Asking,  // children forecast the moves
   Done,
   Failed,
 };
-enum class PlanDrainEvent : std::uint8_t { Begin, AllMade, GiveUp };
+enum class PlanningEvent : std::uint8_t { Begin, AllMade, GiveUp };
+
+enum class LayoutChangeState : std::uint8_t {
+  Planned,
+  Costing,  // a child plans the moves and what they cost
+  Moving,   // they are worth it; children move the VMs
+  Done,     // the job's VMs are where the plan wanted them, or no move helps it
+  Partial,  // some moves were made
+  Failed,   // none was
+};
+enum class LayoutChangeEvent : std::uint8_t { Ask, Move, Reached, PartlyReached, GiveUp };
 
 #define MARE_LIFECYCLE(Kind)                                            \
   std::string_view to_string(Kind##State state);                        \
@@ -121,7 +132,8 @@ MARE_LIFECYCLE(VmStart)
 MARE_LIFECYCLE(VmStop)
 MARE_LIFECYCLE(JobRun)
 MARE_LIFECYCLE(ForecastMake)
-MARE_LIFECYCLE(PlanDrain)
+MARE_LIFECYCLE(Planning)
+MARE_LIFECYCLE(LayoutChange)
 #undef MARE_LIFECYCLE
 
 }  // namespace mare

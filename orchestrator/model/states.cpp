@@ -34,6 +34,8 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::JobRun, "job.run"},
     Name<OperationKind>{OperationKind::ForecastMake, "forecast.make"},
     Name<OperationKind>{OperationKind::PlanDrain, "plan.drain"},
+    Name<OperationKind>{OperationKind::PlanLayout, "plan.layout"},
+    Name<OperationKind>{OperationKind::LayoutChange, "layout.change"},
     Name<OperationKind>{OperationKind::CheckpointTake, "checkpoint.take"},
     Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"},
     Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"}};

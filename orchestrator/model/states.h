@@ -39,9 +39,11 @@ enum class OperationKind : std::uint8_t {
   VmStop,
   VmMigrate,
   JobRun,
-  ForecastMake,       // of a VM: what a move of it would cost
-  PlanDrain,          // of a host: the same of every VM that it has
-  CheckpointTake,     // of a job, as the next one: one at a time by their common noun
+  ForecastMake,    // of a VM: what a move of it would cost
+  PlanDrain,       // of a host: the same of every VM that it has
+  PlanLayout,      // of a job: which of its VMs had better be elsewhere, and what that would cost
+  LayoutChange,    // of a job: its VMs over more hosts or on fewer
+  CheckpointTake,  // of a job, as the next one: one at a time by their common noun
   CheckpointRestore,  // of a job: it goes on from a checkpoint
   RecoveryRun,        // of a job: one try to bring it back after a host or a VM of it died
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "orchestrator/policy/plan_words.h"
 
@@ -19,13 +20,22 @@ int wish_of(const AutoscaleRule& rule, int current, double metric) {
   return static_cast<int>(std::clamp(std::ceil(base * ratio - 1e-9), 0.0, kMostVms));
 }
 
-/// The mildest of the wishes in the window: growing by the smallest, shrinking by the largest.
+using WishAt = std::vector<AutoscaleWish>::const_iterator;
+
+/// A wish holds until the next one: looks are never exactly as far apart as a window is long.
+bool held_within(const AutoscaleMemory& memory, WishAt wish, Seconds begin) {
+  const auto next = std::next(wish);
+  return next == memory.wishes.end() || next->at > begin;
+}
+
+/// The mildest of the wishes that held in the window: growing by the smallest, shrinking by the
+/// largest.
 int settled(const AutoscaleMemory& memory, Seconds now, Seconds window, int desired, bool up) {
   if (window.count() <= 0) return desired;
   int out = desired;
-  for (const AutoscaleWish& wish : memory.wishes) {
-    if (now - wish.at > window) continue;
-    out = up ? std::min(out, wish.desired) : std::max(out, wish.desired);
+  for (auto wish = memory.wishes.begin(); wish != memory.wishes.end(); ++wish) {
+    if (!held_within(memory, wish, now - window)) continue;
+    out = up ? std::min(out, wish->desired) : std::max(out, wish->desired);
   }
   return out;
 }
@@ -48,10 +58,9 @@ std::string held_by(const ScalePace& pace, std::optional<Seconds> last, Seconds 
 
 void forget_old(const AutoscaleRule& rule, AutoscaleMemory& memory, Seconds now) {
   const Seconds window = std::max(rule.up.stabilisation, rule.down.stabilisation);
-  const auto old =
-      std::remove_if(memory.wishes.begin(), memory.wishes.end(),
-                     [&](const AutoscaleWish& wish) { return now - wish.at > window; });
-  memory.wishes.erase(old, memory.wishes.end());
+  WishAt first = memory.wishes.begin();
+  while (first != memory.wishes.end() && !held_within(memory, first, now - window)) ++first;
+  memory.wishes.erase(memory.wishes.begin(), first);
 }
 
 AutoscaleDecision stay(AutoscaleMemory memory, int current, int desired, std::string why) {

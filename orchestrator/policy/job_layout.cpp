@@ -1,6 +1,7 @@
 #include "orchestrator/policy/job_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -12,6 +13,7 @@ namespace {
 
 // A job that waited for the wire all the time would not compute at all.
 constexpr double kMostWire = 0.95;
+constexpr double kRounding = 1e-9;
 
 class Layouter {
  public:
@@ -216,31 +218,29 @@ Status Layouter::pack() {
                     "allow more hosts, or free memory on those that it uses");
 }
 
+/// A VM that was moved on from where it had just been put moves once.
+std::vector<Relocation> merged(const std::vector<Relocation>& moves) {
+  std::vector<Relocation> out;
+  for (const auto& move : moves) {
+    const auto earlier = std::find_if(out.begin(), out.end(),
+                                      [&](const Relocation& one) { return one.vm == move.vm; });
+    if (earlier == out.end()) {
+      out.push_back(move);
+      continue;
+    }
+    earlier->to = move.to;
+    earlier->reason = move.reason;
+  }
+  std::erase_if(out, [](const Relocation& move) { return move.from == move.to; });
+  for (std::size_t i = 0; i < out.size(); ++i) out[i].step = static_cast<int>(i) + 1;
+  return out;
+}
+
 LayoutPlan Layouter::finish() {
-  const std::string job = "job '" + request_.job.value + "'";
-  const std::string left = figure(request_.remaining_s, 0) + " s that remain";
-  if (plan_.moves.empty()) {
-    plan_.reason = slowdown_ <= 1 + 1e-9 && request_.layout == Layout::Spread
-                       ? job + " stays: none of its hosts is asked for more cpus than it has"
-                       : job + " stays: no move helps it";
-    return std::move(plan_);
-  }
-  const std::string moves = counted(plan_.moves.size(), "move") + " to " +
-                            counted(static_cast<std::size_t>(plan_.hosts_after), "host");
-  const std::string effect = "the slowest rank's slow-down goes from " +
-                             figure(plan_.slowdown_before, 2) + " to " +
-                             figure(plan_.slowdown_after, 2);
-  const std::string cost = figure(plan_.cost_s, 1) + " s";
-  if (plan_.worth) {
-    plan_.reason = moves + ": " + effect + ", which gains " + figure(plan_.gain_s, 1) +
-                   " s over the " + left + ", for " + cost + " of added job time";
-  } else if (plan_.gain_s <= 0) {
-    plan_.reason = job + " stays: with " + moves + " " + effect + ", which loses " +
-                   figure(-plan_.gain_s, 1) + " s over the " + left + " and costs " + cost;
-  } else {
-    plan_.reason = job + " stays: " + moves + " would gain " + figure(plan_.gain_s, 1) +
-                   " s over the " + left + ", not more than the " + cost + " that they cost";
-  }
+  plan_.moves = merged(plan_.moves);
+  double cost_s = 0;
+  for (const auto& move : plan_.moves) cost_s += move.cost.added_job_time_s;
+  policy::weigh(plan_, request_, cost_s);
   return std::move(plan_);
 }
 
@@ -251,6 +251,37 @@ double remaining_after(double remaining_s, double slowdown, double slowdown_afte
   // Of today's second 1 - wire is computing, which changes with the slowest rank's pace; the rest
   // is the wire's, which changes with the bytes that have to cross it.
   return remaining_s * ((1 - wire) * slowdown_after / slowdown + wire_after);
+}
+
+void weigh(LayoutPlan& plan, const LayoutRequest& request, double cost_s) {
+  plan.cost_s = cost_s;
+  plan.worth = !plan.moves.empty() && plan.gain_s > cost_s;
+  const std::string job = "job '" + request.job.value + "'";
+  const std::string left = figure(request.remaining_s, 0) + " s that remain";
+  if (plan.moves.empty()) {
+    const bool roomy = plan.slowdown_before <= 1 + kRounding && request.layout == Layout::Spread;
+    plan.reason =
+        job + " stays: " +
+        (roomy ? "none of its hosts is asked for more cpus than it has" : "no move helps it");
+    return;
+  }
+  const std::string moves = counted(plan.moves.size(), "move") + " to " +
+                            counted(static_cast<std::size_t>(plan.hosts_after), "host");
+  const std::string effect = "the slowest rank's slow-down goes from " +
+                             figure(plan.slowdown_before, 2) + " to " +
+                             figure(plan.slowdown_after, 2);
+  const std::string cost = figure(cost_s, 1) + " s";
+  const std::string gain = figure(std::abs(plan.gain_s), 1) + " s over the " + left;
+  if (plan.worth) {
+    plan.reason =
+        moves + ": " + effect + ", which gains " + gain + ", for " + cost + " of added job time";
+  } else if (plan.gain_s <= 0) {
+    plan.reason = job + " stays: with " + moves + " " + effect + ", which loses " + gain +
+                  " and costs " + cost;
+  } else {
+    plan.reason = job + " stays: " + moves + " would gain " + gain + ", not more than the " + cost +
+                  " that they cost";
+  }
 }
 
 Result<LayoutPlan> lay_out(const Cluster& cluster, const PlanPolicy& policy,

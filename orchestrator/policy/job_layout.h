@@ -21,7 +21,7 @@ struct LayoutRequest {
 };
 
 struct LayoutPlan {
-  std::vector<Relocation> moves;  // what was found, also when it is not worth it
+  std::vector<Relocation> moves;  // what was found, also when it is not worth it; one a VM
   bool worth = false;             // gain_s > cost_s
   int hosts_before = 0;
   int hosts_after = 0;
@@ -35,6 +35,9 @@ struct LayoutPlan {
 /// NotFound: no VM of the job is on a host. ResourceExhausted: it does not fit on so few hosts.
 Result<LayoutPlan> lay_out(const Cluster& cluster, const PlanPolicy& policy,
                            const LayoutRequest& request);
+
+/// The same plan when its moves together cost so much: whether it is worth it, and the sentence.
+void weigh(LayoutPlan& plan, const LayoutRequest& request, double cost_s);
 
 /// Eq. 5.2 for the rest of a job: seconds that remain after the slowest rank's slow-down went from
 /// `slowdown` to `slowdown_after`, and the share of time spent on its busiest link from `wire` to

@@ -96,6 +96,18 @@ Response cancel_job(Api& api, const Call& call) {
   return accepted(call, api.engine.cancel((*running)->id));
 }
 
+Response lay_out(Api& api, const Call& call, policy::Layout layout) {
+  wire::LayoutBody body;
+  if (auto refused = read_body(call, body)) return *refused;
+  wire::Faults faults;
+  const bool dry = dry_run(call, faults);
+  if (!faults.empty()) return refuse(call, faults);
+  const engine::LayoutWish wish{layout, body.hosts.value_or(0), body.remaining, body.force};
+  if (dry)
+    return accepted(call, api.engine.submit(engine::LayoutForecastRequest{job_id(call), wish}));
+  return accepted(call, api.engine.submit(engine::LayoutChangeRequest{job_id(call), wish}));
+}
+
 /// One piece, with where to go on in a header.
 Response output_part(const Job& job, const std::string& path, std::uint64_t offset) {
   std::string bytes;
@@ -150,6 +162,10 @@ void add_job_routes(Router& router, Api& api) {
       [&api](const Call& call) { return restart_job(api, call); });
   add(router, "GET", "/api/v1/jobs/{id}/checkpoints", "listCheckpoints",
       [&api](const Call& call) { return list_checkpoints(api, call); });
+  add(router, "POST", "/api/v1/jobs/{id}:spread", "spreadJob",
+      [&api](const Call& call) { return lay_out(api, call, policy::Layout::Spread); });
+  add(router, "POST", "/api/v1/jobs/{id}:pack", "packJob",
+      [&api](const Call& call) { return lay_out(api, call, policy::Layout::Pack); });
   router.add({"GET", "/api/v1/jobs/{id}/output", "getJobOutput", false,
               [&api](const Call& call, const std::shared_ptr<Exchange>& exchange) {
                 return job_output(api, call, exchange);

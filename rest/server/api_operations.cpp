@@ -8,8 +8,8 @@ namespace {
 constexpr Milliseconds kLongestWait{60'000};
 const char* const kKinds =
     "host.add, host.remove, host.drain, pool.create, pool.scale, pool.delete, vm.start, vm.stop, "
-    "vm.migrate, job.run, forecast.make, plan.drain, checkpoint.take, checkpoint.restore, "
-    "recovery.run";
+    "vm.migrate, job.run, forecast.make, plan.drain, plan.layout, layout.change, "
+    "checkpoint.take, checkpoint.restore, recovery.run";
 
 Result<Operation> find_operation(const Api& api, const Call& call) {
   return ask<Operation>(api.store, [&](const auto& r) { return r.operation(operation_id(call)); });

@@ -264,6 +264,20 @@ void read(const Json& json, RestartBody& body, Faults& faults) {
   from.finish();
 }
 
+Json to_json(const LayoutBody& body) {
+  return Json{{"hosts", body.hosts ? Json(*body.hosts) : Json(nullptr)},
+              {"remaining_s", body.remaining ? Json(body.remaining->count()) : Json(nullptr)},
+              {"force", body.force}};
+}
+
+void read(const Json& json, LayoutBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (auto hosts = from.whole("hosts", false, {1, kMostInt})) body.hosts = static_cast<int>(*hosts);
+  if (auto left = from.number("remaining_s", false, {0.001, 1e9})) body.remaining = Seconds{*left};
+  body.force = from.flag("force", false).value_or(false);
+  from.finish();
+}
+
 void read(const Json& json, EmptyBody& body, Faults& faults) {
   (void)body;
   ObjectReader(json, "", Strictness::Strict, faults).finish();

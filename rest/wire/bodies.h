@@ -65,6 +65,12 @@ struct RestartBody {
   std::optional<CheckpointId> checkpoint;  // none: the newest
   std::vector<HostId> hosts;
 };
+/// For ":spread" and ":pack".
+struct LayoutBody {
+  std::optional<int> hosts = {};  // none: as is best
+  std::optional<Seconds> remaining = {};
+  bool force = false;
+};
 /// For requests that need no words: ":drain", ":cancel". Only {} is right.
 struct EmptyBody {};
 
@@ -77,6 +83,7 @@ Json to_json(const MigrationBody& body);
 Json to_json(const ReportBody& body);
 Json to_json(const JobBody& body);
 Json to_json(const RestartBody& body);
+Json to_json(const LayoutBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
 /// faults.
@@ -89,6 +96,7 @@ void read(const Json& json, MigrationBody& body, Faults& faults);
 void read(const Json& json, ReportBody& body, Faults& faults);
 void read(const Json& json, JobBody& body, Faults& faults);
 void read(const Json& json, RestartBody& body, Faults& faults);
+void read(const Json& json, LayoutBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 
 }  // namespace mare::wire

@@ -137,6 +137,32 @@ MigrationTicket DriverContract::ticket(const VmSpec& vm, Strategy strategy) {
   return out;
 }
 
+void DriverContract::make_template(const VmSpec& like) {
+  const TemplateSpec what = hosts_->template_of(like);
+  TemplateStatus status;
+  const auto made = [&] {
+    auto asked = at(0).make_template(what);
+    EXPECT_TRUE(is_ok(asked));
+    status = asked ? *asked : TemplateStatus{TemplatePhase::Failed, "not asked"};
+    return status.phase != TemplatePhase::Making;
+  };
+  EXPECT_TRUE(wait_until(made, kBoot));
+  EXPECT_EQ(status.phase, TemplatePhase::Ready) << status.why;
+}
+
+VmSpec DriverContract::cloned(const VmSpec& like) {
+  const VmSpec made = vm();
+  EXPECT_TRUE(is_ok(at(0).start_clone(made, hosts_->template_of(like))));
+  EXPECT_TRUE(wait_until([&] { return count(0, made) > 0; }, kSoon)) << "no guest";
+  return made;
+}
+
+std::size_t DriverContract::listed() {
+  auto all = at(0).list();
+  EXPECT_TRUE(is_ok(all));
+  return all ? all->size() : 0;
+}
+
 VmSpec DriverContract::half_way() {
   const VmSpec made = started(0, busy_guest());
   MigrationTicket slow = ticket(made);

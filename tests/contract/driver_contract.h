@@ -54,6 +54,12 @@ class DriverContract : public testing::TestWithParam<Backend> {
   void begin(const MigrationTicket& ticket, int from, int to);
   /// A whole migration; what the source said last.
   OutgoingStatus move(const MigrationTicket& ticket, int from, int to);
+  /// A template of VMs like this one is on host 0 then.
+  void make_template(const VmSpec& like);
+  /// A clone of it on host 0, its guest up.
+  VmSpec cloned(const VmSpec& like);
+  /// VMs on host 0.
+  std::size_t listed();
   /// A busy VM on host 0 in the midst of a migration to host 1 that does not end by itself.
   VmSpec half_way();
 

@@ -30,6 +30,8 @@ class Hosts {
   virtual Driver& driver(int host) = 0;
   /// A VM with a name and a uuid of its own; not started.
   virtual VmSpec vm(const GuestPlan& plan) = 0;
+  /// What VMs with the same plan as this one can be clones of.
+  virtual TemplateSpec template_of(const VmSpec& vm) = 0;
   /// A name for a file that both hosts see; there is none of that name yet.
   virtual std::string new_file() = 0;
   /// A name of a file that can't be written.

@@ -68,6 +68,7 @@ Status write_initramfs(const fs::path& to) {
   }
   Initramfs archive;
   archive.add("dev", S_IFDIR | 0755U, "");
+  archive.add("proc", S_IFDIR | 0755U, "");
   archive.add("dev/console", S_IFCHR | 0600U, "", {5, 1});
   archive.add("init", S_IFREG | 0755U, guest);
   std::ofstream out(to, std::ios::binary);
@@ -159,6 +160,10 @@ VmSpec LabHosts::vm(const GuestPlan& plan) {
                      " rate=" + std::to_string(static_cast<std::uint64_t>(plan.dirty_bytes_per_s)) +
                      (plan.faulty ? " fault=1" : "");
   return spec;
+}
+
+TemplateSpec LabHosts::template_of(const VmSpec& vm) {
+  return {vm.kernel, vm.initrd, vm.kernel_args + " mare.template", vm.memory, vm.vcpus};
 }
 
 std::string LabHosts::new_file() {

@@ -37,6 +37,7 @@ class LabHosts : public Hosts {
   ~LabHosts() override;
 
   VmSpec vm(const GuestPlan& plan) override;
+  TemplateSpec template_of(const VmSpec& vm) override;
   std::string new_file() override;
   std::string bad_file() override { return (files_ / "none" / "file").string(); }
   void wait(Milliseconds duration) override { clock_.sleep_for(duration); }

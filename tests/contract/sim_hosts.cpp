@@ -30,6 +30,9 @@ class SimHosts final : public Hosts {
     cluster_.set_vm_model({.dirty_bytes_per_s = plan.dirty_bytes_per_s, .wws = plan.wws});
     return spec;
   }
+  TemplateSpec template_of(const VmSpec& vm) override {
+    return {vm.kernel, vm.initrd, vm.kernel_args + " mare.template", vm.memory, vm.vcpus};
+  }
   std::string new_file() override { return "/save/" + std::to_string(++files_); }
   std::string bad_file() override { return ""; }
   void wait(Milliseconds duration) override { clock_.advance(duration); }

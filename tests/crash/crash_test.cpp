@@ -219,6 +219,45 @@ void add_scales(std::vector<Scene>& all) {
                  reached(2)});
 }
 
+/// A job of two ranks that are on two hosts; it is long enough.
+void make_spread_job(SimWorld& world) {
+  make_pool(world, 2);
+  EXPECT_TRUE(submit_job(world, 120));
+  world.play(seconds{2});
+}
+
+engine::LayoutWish pack_on_one() {
+  engine::LayoutWish wish;
+  wish.layout = policy::Layout::Pack;
+  wish.hosts = 1;
+  wish.force = true;
+  return wish;
+}
+
+void add_layouts(std::vector<Scene>& all) {
+  const auto pack = [](SimWorld& w) {
+    return w.engine().submit(engine::LayoutChangeRequest{w.jobs().at(0).id, pack_on_one()});
+  };
+  all.push_back({"JobPack", make_spread_job, pack, {}, true, [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   EXPECT_EQ(w.vms().at(0).host, w.vms().at(1).host);
+                 }});
+  all.push_back({"JobPackCancelled", make_spread_job, pack, cancel, false, vms_run});
+  all.push_back(
+      {"PlanLayout",
+       make_spread_job,
+       [](SimWorld& w) {
+         return w.engine().submit(engine::LayoutForecastRequest{w.jobs().at(0).id, pack_on_one()});
+       },
+       {},
+       true,
+       [](SimWorld& w, const Operation& o) {
+         vms_run(w, o);
+         EXPECT_NE(o.request.find("\"moves\":[{"), std::string::npos) << o.request;
+         EXPECT_NE(w.vms().at(0).host, w.vms().at(1).host);
+       }});
+}
+
 std::vector<Scene> scenes() {
   std::vector<Scene> all;
   all.push_back({"HostAdd",
@@ -361,6 +400,7 @@ std::vector<Scene> scenes() {
                    vms_run(w, o);
                    EXPECT_NE(o.reason.find("1 VM"), std::string::npos) << o.reason;
                  }});
+  add_layouts(all);
   all.push_back(
       {"CheckpointTake",
        make_busy_pool,

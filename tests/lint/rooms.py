@@ -35,8 +35,10 @@ ROOMS = (
          ("orchestrator/core", "orchestrator/model"), foreign=("zstd",),
          targets=("mare_dirtylog", "mare-dirtylog")),
     Room("hypervisor/leases", "driver.h", ("hypervisor",), targets=("mare_leases", "mare-watchdog")),
+    # QEMU's monitor speaks JSON.
     Room("hypervisor/libvirt", "driver.h, dirtylog, leases, own C library",
-         ("hypervisor", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt",), targets=("mare_libvirt",)),
+         ("hypervisor", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt", "json"),
+         targets=("mare_libvirt",)),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
     # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same
     # kind of certificates.

@@ -116,6 +116,9 @@ TEST_F(BadInput, IsToldAndChangesNothing) {
       {"GET", "/api/v1/hosts?limit=%zz", "", 400, bad, "percent", ""},
       {"GET", "/api/v1/hosts?page_token=zz", "", 400, bad, "begin again", "?page_token"},
       {"GET", "/api/v1/hosts/h1?verbose=1", "", 400, bad, "is not known here", "?verbose"},
+      {"POST", "/api/v1/jobs/nope:spread", "{}", 404, "not_found", "'nope'", ""},
+      {"POST", "/api/v1/jobs/nope:pack", R"({"hosts":0})", 400, bad, "1 to", "/hosts"},
+      {"POST", "/api/v1/jobs/nope:pack?dry_run=1", "{}", 400, bad, "true", "?dry_run"},
       // Pools.
       {"POST", "/api/v1/pools", R"({"id":"p","size":0})", 400, bad, "1 to", "/size"},
       {"POST", "/api/v1/pools", R"({"id":"p","size":"4"})", 400, bad, "a string", "/size"},

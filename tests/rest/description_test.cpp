@@ -110,6 +110,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::ReportBody>(schemas, "MigrationReport");
   takes<wire::JobBody>(schemas, "JobCreate");
   takes<wire::RestartBody>(schemas, "JobRestart");
+  takes<wire::LayoutBody>(schemas, "JobLayout");
 }
 
 TEST_F(Description, ListsOfNamesAreTheModels) {

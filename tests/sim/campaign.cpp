@@ -141,7 +141,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(23)) {
+    switch (rng_.below(25)) {
       case 0:
         return create_pool();
       case 1:
@@ -168,6 +168,8 @@ class Campaign {
         return take_checkpoint();
       case 14:
         return restart_job();
+      case 15:
+        return spread_or_pack();
       default:
         return migrate();
     }
@@ -264,6 +266,19 @@ class Campaign {
     if (pool == nullptr) return;
     submit(
         engine::PoolScaleRequest{pool->id, static_cast<int>(1 + rng_.below(6)), rng_.chance(0.5)});
+  }
+
+  void spread_or_pack() {
+    const auto jobs = world_.jobs();
+    const auto* job = pick(jobs);
+    if (job == nullptr) return;
+    engine::LayoutWish wish;
+    wish.layout = rng_.chance(0.5) ? policy::Layout::Spread : policy::Layout::Pack;
+    wish.hosts = static_cast<int>(rng_.below(4));
+    wish.force = rng_.chance(0.7);
+    if (rng_.chance(0.5)) wish.remaining = Seconds{static_cast<double>(1 + rng_.below(600))};
+    if (rng_.chance(0.2)) return submit(engine::LayoutForecastRequest{job->id, wish});
+    submit(engine::LayoutChangeRequest{job->id, wish});
   }
 
   /// A rule, and then figures for it; without stabilisation, so that it has its say.

@@ -56,12 +56,26 @@ TEST_P(Campaigns, InvariantsHold) {
   std::printf("\n");
   if (only_seed || played < 20) return;
   // A campaign in which nothing happens proves nothing.
-  for (const char* what :
-       {"vm.migrate succeeded", "vm.migrate failed", "vm.migrate cancelled", "job.run succeeded",
-        "job.run failed", "pool.create succeeded", "pool.scale succeeded", "pool.scale failed",
-        "rules given", "host.drain succeeded", "checkpoint.take succeeded",
-        "checkpoint.take failed", "checkpoint.restore succeeded", "recovery.run succeeded",
-        "mared killed", "host freezes", "host dies", "agent restarts"}) {
+  for (const char* what : {"vm.migrate succeeded",
+                           "vm.migrate failed",
+                           "vm.migrate cancelled",
+                           "job.run succeeded",
+                           "job.run failed",
+                           "pool.create succeeded",
+                           "pool.scale succeeded",
+                           "pool.scale failed",
+                           "rules given",
+                           "host.drain succeeded",
+                           "layout.change succeeded",
+                           "layout.change failed",
+                           "checkpoint.take succeeded",
+                           "checkpoint.take failed",
+                           "checkpoint.restore succeeded",
+                           "recovery.run succeeded",
+                           "mared killed",
+                           "host freezes",
+                           "host dies",
+                           "agent restarts"}) {
     EXPECT_GT(counts[what], 0) << what;
   }
   EXPECT_EQ(counts["refused without a word"], 0);

@@ -119,6 +119,9 @@ class SimWorld {
   /// What an engine that starts from now on computes forecasts with.
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
 
+  /// Settings::auto_spread of an engine that starts from now on.
+  Seconds auto_spread{0};
+
   ManualClock clock;
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it
 

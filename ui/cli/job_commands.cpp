@@ -6,6 +6,7 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
 #include "ui/cli/checkpoint_commands.h"
+#include "ui/cli/layout_commands.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -245,6 +246,7 @@ void add_job_commands(CLI::App& app, Action& action, const Trailing& trailing) {
   };
   named("show", "One job", "mare job show job-1", show_job);
   named("cancel", "End one", "mare job cancel job-1", cancel_job);
+  add_layout_commands(*job, action);
   add_output(*job, action);
   add_checkpoint_commands(*job, action);
   named(

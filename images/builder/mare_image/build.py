@@ -19,7 +19,6 @@ from mare_image.util import (BuildLock, ImageError, Progress, digest_file, diges
                              run, sync_directory)
 
 HERE = Path(__file__).resolve().parent.parent
-ROOTFS = HERE / "rootfs"
 INIT = HERE / "initramfs" / "init"
 
 # The base kernel line. tsc: with any other clock source an emulated guest crawls. random.trust_cpu:
@@ -73,10 +72,11 @@ def _check(request: Request) -> None:
     if os.geteuid() != 0:
         raise ImageError("building an image needs root (it makes a root file system): run it as "
                          "root")
-    if not (request.guest_bin / "bin" / "mare-guestd").is_file():
-        raise ImageError(f"{request.guest_bin} has no bin/mare-guestd: build it with `cmake "
-                         "--build BUILD --target mare-guest-stage` and give --guest-bin "
-                         "BUILD/guest-stage")
+    for program in kernel.INITRAMFS_PROGRAMS:
+        if not (request.guest_bin / "bin" / program).is_file():
+            raise ImageError(f"{request.guest_bin} has no bin/{program}: build it with `cmake "
+                             "--build BUILD --target mare-guest-stage` and give --guest-bin "
+                             "BUILD/guest-stage")
     for directory in request.add:
         if not directory.is_dir():
             raise ImageError(f"--add {directory}: no such directory")
@@ -95,7 +95,6 @@ def _inputs(request: Request, base_: base.Base, kernel_: kernel.Kernel) -> dict[
         "kernel_args": KERNEL_ARGS,
         "guest": digest_tree(request.guest_bin),
         "add": [digest_tree(directory) for directory in request.add],
-        "rootfs": digest_tree(ROOTFS),
         "init": digest_file(INIT),
         "builder": hashlib.sha256(b"".join(path.read_bytes() for path in sorted(
             Path(__file__).parent.glob("*.py")))).hexdigest(),
@@ -151,13 +150,16 @@ def _fill(request: Request, partial: Path, version: str, digest: str, inputs: di
     modules = root / "usr" / "lib" / "modules" / kernel_.release
     shutil.copytree(kernel_.modules, modules)
     run(["chroot", str(root), "/sbin/depmod", kernel_.release], "computing module dependencies")
-    for directory, target in [(ROOTFS, root), (request.guest_bin, root / "usr" / "local"),
+    for directory, target in [(request.guest_bin, root / "usr" / "local"),
                               *((directory, root) for directory in request.add)]:
         copy_over(directory, target)
     _finish_root(root)
     shutil.copyfile(kernel_.vmlinuz, partial / "vmlinuz")
     busybox = (root / "usr" / "bin" / "busybox").read_bytes()
-    (partial / "initrd.img").write_bytes(kernel.initramfs(kernel_, busybox, INIT.read_bytes()))
+    programs = {name: (request.guest_bin / "bin" / name).read_bytes()
+                for name in kernel.INITRAMFS_PROGRAMS}
+    (partial / "initrd.img").write_bytes(
+        kernel.initramfs(kernel_, busybox, programs, INIT.read_bytes()))
     manifest = {
         "name": request.name,
         "version": version,

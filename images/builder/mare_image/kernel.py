@@ -25,9 +25,10 @@ ROOT_MODULES = BOOT_MODULES + (
     "bridge", "veth", "fuse", "loop", "nf_tables", "nft_compat", "xt_mark", "inet_diag", "tcp_diag",
     "udp_diag", "unix_diag", "netlink_diag", "af_packet_diag", "ext4", "squashfs")
 
-APPLETS = ("cat", "cut", "echo", "hostname", "insmod", "ip", "mkdir", "mount", "nc", "poweroff",
-           "printf",
-           "sh", "sleep", "switch_root", "umount")
+APPLETS = ("echo", "insmod", "mount", "poweroff", "rm", "sh", "sleep")
+
+# Of the guest's programs, those that must not depend on the file server.
+INITRAMFS_PROGRAMS = ("mare-init", "mare-guestd")
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,10 @@ def load_order(wanted: tuple[str, ...] | list[str], depends: Mapping[str, list[s
     return order
 
 
-def initramfs(kernel: Kernel, busybox: bytes, init: bytes) -> bytes:
-    """The archive that the guest boots from: busybox, the boot modules in order, and /init."""
+def initramfs(kernel: Kernel, busybox: bytes, programs: Mapping[str, bytes], init: bytes) -> bytes:
+    """The archive that the guest boots from: busybox, programs of ours, the boot modules in order,
+    and /init.
+    """
     available = {_module_name(path): path for path in kernel.modules.rglob("*.ko")}
     builtin = {_module_name(Path(row)) for row in
                (kernel.modules / "modules.builtin").read_text(encoding="utf-8").split()}
@@ -168,6 +171,7 @@ def initramfs(kernel: Kernel, busybox: bytes, init: bytes) -> bytes:
     # The kernel opens /dev/console for init before anything could mount devtmpfs.
     entries.append(cpio.character_device("dev/console", 5, 1))
     entries.append(cpio.file("bin/busybox", busybox, 0o755))
+    entries.extend(cpio.file(f"bin/{name}", content, 0o755) for name, content in programs.items())
     entries.extend(cpio.symlink(f"bin/{applet}", "busybox") for applet in APPLETS)
     entries.extend(cpio.file(f"lib/modules/{name}.ko",
                              available[name].read_bytes()) for name in order)

@@ -4,23 +4,26 @@
 // last time is still there, and counts on the console. A lost page is a BUG: line, which the
 // drivers count.
 //
-// Arguments (the kernel hands on what follows "--"): wws=BYTES rate=BYTES fault=0|1
+// A template waits when its memory is written, before it counts; a clone goes on with its own
+// words.
+//
+// Words of the kernel line: wws=BYTES rate=BYTES fault=0|1 mare.template
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "images/guest/identity.h"
+
 enum { kPage = 4096, kWords = kPage / 8, kLoopMs = 50, kLoopsPerCount = 4, kFaultAt = 4 };
 
-static uint64_t number_after(int argc, char** argv, const char* key, uint64_t otherwise) {
-  const size_t length = strlen(key);
-  for (int i = 0; i < argc; ++i) {
-    if (strncmp(argv[i], key, length) == 0) return strtoull(argv[i] + length, NULL, 10);
-  }
-  return otherwise;
+static uint64_t number_after(const char* line, const char* word, uint64_t otherwise) {
+  char value[32];
+  return line_value(line, word, value, sizeof value) ? strtoull(value, NULL, 10) : otherwise;
 }
 
 static uint64_t value_of(uint64_t page, uint64_t generation) {
@@ -44,17 +47,21 @@ static void die(const char* what) {
   for (;;) pause();
 }
 
-int main(int argc, char** argv) {
+int main(void) {
   setvbuf(stdout, NULL, _IOLBF, 0);
-  const uint64_t pages = number_after(argc, argv, "wws=", 4 << 20) / kPage;
-  const uint64_t rate = number_after(argc, argv, "rate=", 1 << 20) / kPage;
-  const int faulty = number_after(argc, argv, "fault=", 0) != 0;
+  static char line[kKernelLineMax];
+  if (mount("proc", "/proc", "proc", 0, NULL) != 0) die("no /proc");
+  if (!identity_own(line)) die("no kernel line");
+  const uint64_t pages = number_after(line, "wws", 4 << 20) / kPage;
   uint64_t* memory =
       mmap(NULL, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) die("no memory");
   for (uint64_t page = 0; page < pages; ++page) {
     write_page(memory + page * kWords, value_of(page, 0));
   }
+  if (!identity_await(line)) die("no identity");
+  const uint64_t rate = number_after(line, "rate", 1 << 20) / kPage;
+  const int faulty = number_after(line, "fault", 0) != 0;
   uint64_t generation = 0;
   uint64_t page = 0;
   uint64_t due = 0;  // pages, in thousandths

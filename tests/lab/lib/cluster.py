@@ -163,8 +163,9 @@ class Cluster:
         return found
 
     def qemus(self) -> list[str]:
-        """Names of all VMs that have a QEMU process, from the kernel."""
-        return sorted(vm["name"] for host in self.status()["hosts"] for vm in host["vms"])
+        """Names of all VMs that have a QEMU process, from the kernel. Templates that are being made are none."""
+        return sorted(vm["name"] for host in self.status()["hosts"] for vm in host["vms"]
+                      if not vm["name"].startswith("mare-template-"))
 
     def assert_runs_once(self, vm: str) -> str:
         """One running copy on one host, no other in any state; Maré's row agrees. Gives the host."""

@@ -25,12 +25,14 @@ class FakeDriver final : public Driver {
   LinkMeasurement link_answer;
   CaptureStatus capture_answer;
   LeaseAnswer lease_answer;
+  TemplateStatus template_answer;
   /// Called first in every call, outside the mutex, with the method's name.
   std::function<void(const std::string&)> hook = [](const std::string&) {};
 
   std::vector<std::string> calls;
   VmKey key;
   VmSpec spec;
+  TemplateSpec template_spec;
   MigrationTicket ticket;
   IncomingEndpoint endpoint;
   std::string path;
@@ -51,6 +53,12 @@ class FakeDriver final : public Driver {
   }
   Status start(const VmSpec& vm) override {
     return done("start", [&] { spec = vm; });
+  }
+  Status start_clone(const VmSpec& vm, const TemplateSpec& from) override {
+    return done("start_clone", [&] { spec = vm, template_spec = from; });
+  }
+  Result<TemplateStatus> make_template(const TemplateSpec& what) override {
+    return answer("make_template", [&] { return template_spec = what, template_answer; });
   }
   Status destroy(const VmKey& vm) override {
     return done("destroy", [&] { key = vm; });

@@ -192,6 +192,17 @@ TEST_F(Remote, EveryCallWithMore) {
   EXPECT_TRUE(driver_->start(full_spec()).ok());
   EXPECT_TRUE(same(fake_.spec, full_spec()));
   fake_.spec = {};
+  EXPECT_TRUE(driver_->start_clone(full_spec(), full_template()).ok());
+  EXPECT_TRUE(same(fake_.spec, full_spec()));
+  EXPECT_TRUE(same(fake_.template_spec, full_template()));
+  fake_.template_spec = {};
+  fake_.template_answer = {TemplatePhase::Failed, "no room\xff"};
+  auto status = driver_->make_template(full_template());
+  ASSERT_TRUE(status.ok()) << status.error().text();
+  EXPECT_EQ(status->phase, TemplatePhase::Failed);
+  EXPECT_EQ(status->why, "no room\xff");
+  EXPECT_TRUE(same(fake_.template_spec, full_template()));
+  fake_.spec = {};
   EXPECT_TRUE(driver_->announce(full_spec()).ok());
   EXPECT_TRUE(same(fake_.spec, full_spec()));
   EXPECT_TRUE(driver_->save(full_key(), "/saved/a \xff").ok());
@@ -211,8 +222,9 @@ TEST_F(Remote, EveryCallWithMore) {
   EXPECT_TRUE(driver_->begin_outgoing(full_ticket(), {"tcp:10.77.0.12:49152"}).ok());
   EXPECT_TRUE(same(fake_.ticket, full_ticket()));
   EXPECT_EQ(fake_.endpoint.uri, "tcp:10.77.0.12:49152");
-  EXPECT_EQ(fake_.take_calls(), (std::vector<std::string>{"start", "announce", "save", "restore",
-                                                          "prepare_incoming", "begin_outgoing"}));
+  EXPECT_EQ(fake_.take_calls(),
+            (std::vector<std::string>{"start", "start_clone", "make_template", "announce", "save",
+                                      "restore", "prepare_incoming", "begin_outgoing"}));
 }
 
 TEST_F(Remote, ErrorsTravelWhole) {

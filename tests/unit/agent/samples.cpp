@@ -37,6 +37,8 @@ HostFacts full_facts() {
   facts.dirty_log = "pagemap-scan";
   facts.dirty_log_why = "none";
   facts.migration_tls = true;
+  facts.cloning = true;
+  facts.cloning_why = "b\xff";
   return facts;
 }
 
@@ -138,12 +140,22 @@ bool same(const VmSpec& a, const VmSpec& b) {
 
 bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
-               version, tls] = a;
+               version, tls, cloning, cloning_why] = a;
   return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version,
-                  tls) == std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated,
-                                   b.live_migration, b.live_migration_why, b.strategies,
-                                   b.dirty_log, b.dirty_log_why, b.agent_version, b.migration_tls);
+                  log_why, version, tls, cloning, cloning_why) ==
+         std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
+                  b.live_migration_why, b.strategies, b.dirty_log, b.dirty_log_why, b.agent_version,
+                  b.migration_tls, b.cloning, b.cloning_why);
+}
+
+bool same(const TemplateSpec& a, const TemplateSpec& b) {
+  const auto& [kernel, initrd, kernel_args, memory, vcpus] = a;
+  return std::tie(kernel, initrd, kernel_args, memory, vcpus) ==
+         std::tie(b.kernel, b.initrd, b.kernel_args, b.memory, b.vcpus);
+}
+
+TemplateSpec full_template() {
+  return {"/k\xff", "/i", "a=b c", Bytes{77}, 3};
 }
 
 bool same(const VmObservation& a, const VmObservation& b) {

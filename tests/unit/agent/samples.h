@@ -9,6 +9,7 @@ namespace mare::agent::test {
 VmKey full_key();
 VmSpec full_spec();
 HostFacts full_facts();
+TemplateSpec full_template();
 VmObservation full_observation();
 VmStatistics full_statistics();
 Sending full_sending();
@@ -26,6 +27,7 @@ CheckpointPart full_part();
 bool same(const VmKey& a, const VmKey& b);
 bool same(const VmSpec& a, const VmSpec& b);
 bool same(const HostFacts& a, const HostFacts& b);
+bool same(const TemplateSpec& a, const TemplateSpec& b);
 bool same(const VmObservation& a, const VmObservation& b);
 bool same(const VmStatistics& a, const VmStatistics& b);
 bool same(const Sending& a, const Sending& b);

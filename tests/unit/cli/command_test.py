@@ -411,6 +411,29 @@ class Forecasts(CommandTest):
         both = json.loads(self.mare("host", "drain", "h1", "--dry-run", "-o", "json").stdout)
         self.assertEqual([one["id"] for one in both["forecasts"]], ["op-2"])
 
+    def test_a_layout_is_planned_and_changed(self) -> None:
+        move = {"vm": "demo-3", "from": "h1", "to": "h2", "bytes": 2e8, "added_job_time_s": 0.5, "reason": "crowded"}
+        self.server.on("POST", "/jobs/job-1:spread", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation(
+            "succeeded", reason="1 move to 2 hosts", request={"plan": {"moves": [move]}}))
+        lines = self.mare("job", "spread", "job-1", "--dry-run", "--hosts", "2").stdout.splitlines()
+        path, body = self.sent("POST")[0]
+        self.assertEqual(path, "/api/v1/jobs/job-1:spread?dry_run=true")
+        self.assertEqual(body, {"hosts": 2, "remaining_s": None, "force": False})
+        self.assertEqual(lines[0].split()[:3], ["VM", "FROM", "TO"])
+        self.assertEqual(lines[1].split()[:3], ["demo-3", "h1", "h2"])
+        self.assertEqual(lines[-1], "1 move to 2 hosts")
+        self.assertEqual(self.mare("job", "spread", "job-1", "--dry-run", "-o", "name").stdout, "demo-3\n")
+
+        self.server.on("POST", "/jobs/job-1:pack", operation(), 202)
+        done = self.mare("job", "pack", "job-1", "--remaining", "2m", "--force")
+        self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:pack",
+                                                 {"hosts": None, "remaining_s": 120, "force": True}))
+        self.assertEqual(done.stdout, "op-1: 1 move to 2 hosts\n")
+        self.server.on("GET", "/operations/op-1", operation("failed", reason="job 'job-1' stays: it loses"))
+        self.assertIn("job 'job-1' stays: it loses", self.mare("job", "pack", "job-1", code=1).stderr)
+        self.mare("job", "pack", "job-1", "--hosts", "0", code=2)
+
     def test_lists_explanations_and_memory(self) -> None:
         self.server.on("GET", "/forecasts", {"items": [self.FORECAST]})
         self.assertIn("pre-copy", self.mare("forecast", "list", "--vm", "demo-1").stdout)

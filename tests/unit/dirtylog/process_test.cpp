@@ -48,6 +48,30 @@ TEST(GuestRam, MayBeLargerOrInPieces) {
   EXPECT_EQ(pieces->size(), mebibytes(256).count);
 }
 
+TEST(GuestRam, OfACloneIsTheOneThatIsUsed) {
+  constexpr const char* kClone =
+      "7f1100000000-7f110c000000 rw-p 00000000 00:00 0 \n"
+      "7f1120000000-7f112c000000 rw-p 00000000 fe:01 77    /state/templates/0a/ram\n"
+      "7f1140000000-7f114c000000 rw-p 00000000 fe:01 78    /state/another\n";
+  constexpr const char* kSmaps =
+      "7f1100000000-7f110c000000 rw-p 00000000 00:00 0 \nSize: 196608 kB\nRss:       0 kB\n"
+      "7f1120000000-7f112c000000 rw-p 00000000 fe:01 77    /state/templates/0a/ram\n"
+      "Size: 196608 kB\nRss:               29604 kB\nPss: 7 kB\n";
+  const auto maps = parse_maps(kClone);
+  EXPECT_EQ(resident_in(kSmaps, maps[0]), 0U);
+  EXPECT_EQ(resident_in(kSmaps, maps[1]), 29604U * 1024);
+  EXPECT_EQ(resident_in(kSmaps, maps[2]), 0U) << "not in the text";
+  const auto ram = find_guest_ram(maps, mebibytes(192),
+                                  [&](const Mapping& one) { return resident_in(kSmaps, one); });
+  ASSERT_TRUE(ram.ok());
+  EXPECT_EQ(ram->path, "/state/templates/0a/ram");
+  EXPECT_TRUE(ram->is_file());
+  const auto before = find_guest_ram({maps[0], maps[1]}, mebibytes(192),
+                                     [](const Mapping&) { return std::uint64_t{0}; });
+  ASSERT_TRUE(before.ok());
+  EXPECT_TRUE(before->is_file()) << "of a clone that has not run yet";
+}
+
 TEST(GuestRam, IsNeverAFileOrCode) {
   const auto none = find_guest_ram(parse_maps(kMaps), mebibytes(400));
   ASSERT_FALSE(none.ok());

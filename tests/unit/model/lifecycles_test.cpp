@@ -27,7 +27,7 @@ using Kinds = ::testing::Types<
     Kind<PoolScaleState, PoolScaleEvent, 7, 6>, Kind<PoolDeleteState, PoolDeleteEvent, 5, 4>,
     Kind<VmStartState, VmStartEvent, 7, 6>, Kind<VmStopState, VmStopEvent, 5, 4>,
     Kind<JobRunState, JobRunEvent, 6, 5>, Kind<ForecastMakeState, ForecastMakeEvent, 4, 3>,
-    Kind<PlanDrainState, PlanDrainEvent, 4, 3>,
+    Kind<PlanningState, PlanningEvent, 4, 3>, Kind<LayoutChangeState, LayoutChangeEvent, 6, 5>,
     Kind<CheckpointTakeState, CheckpointTakeEvent, 6, 6>,
     Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>,
     Kind<RecoveryRunState, RecoveryRunEvent, 5, 4>>;

@@ -60,6 +60,30 @@ TEST(Autoscale, SaysItsArithmetic) {
             "stays at 3: 10.50 is within 10% of the target 10.00");
 }
 
+/// Clocks do not tick to the microsecond: a window as long as from one look to the next must end.
+TEST(Autoscale, LooksAreNeverExactlyAWindowApart) {
+  for (const double period : {4.999, 5.0, 5.001, 7.0}) {
+    AutoscaleRule rule = rule_of(1, 1, 9);
+    rule.down.stabilisation = Seconds{5};
+    AutoscaleMemory memory;
+    int current = 3;
+    double low_since = -1;
+    for (int look = 0; look < 8; ++look) {
+      const double now = 100 + look * period;
+      const double metric = look < 3 ? 1 : 0;
+      if (metric == 0 && low_since < 0) low_since = now;
+      const auto decision = autoscale(rule, memory, Seconds{now}, current, metric);
+      memory = decision.memory;
+      EXPECT_LE(memory.wishes.size(), 5U);
+      if (decision.size < current) {
+        EXPECT_GE(now - low_since, 5) << "it shrank within its window";
+      }
+      current = decision.size;
+    }
+    EXPECT_EQ(current, 1) << "looks every " << period << " s";
+  }
+}
+
 TEST(Autoscale, WithoutAFigureItStays) {
   const AutoscaleRule rule = rule_of(10, 2, 5);
   EXPECT_EQ(once(rule, 3, std::nullopt).size, 3);
@@ -94,8 +118,10 @@ TEST(Autoscale, ShrinksOnlyToTheMostOfTheWindow) {
   decision = autoscale(rule, decision.memory, Seconds{50}, 6, 5.0);
   EXPECT_EQ(decision.size, 6);
   decision = autoscale(rule, decision.memory, Seconds{61}, 6, 1.0);
-  EXPECT_EQ(decision.size, 3);  // the 3 of second 50 is the most since second 1
-  decision = autoscale(rule, decision.memory, Seconds{111}, 3, 2.0);
+  EXPECT_EQ(decision.size, 6);  // as it was until second 30
+  decision = autoscale(rule, decision.memory, Seconds{91}, 6, 1.0);
+  EXPECT_EQ(decision.size, 3);  // the 3 of second 50 is the most since second 31
+  decision = autoscale(rule, decision.memory, Seconds{122}, 3, 2.0);
   EXPECT_EQ(decision.size, 1);
   EXPECT_LE(decision.memory.wishes.size(), 3U);  // it forgets what is older
 }
@@ -118,6 +144,8 @@ TEST(Autoscale, GrowsOnlyByTheLeastOfTheWindow) {
   decision = autoscale(rule, decision.memory, Seconds{10}, 2, 40.0);
   EXPECT_EQ(decision.size, 2);
   decision = autoscale(rule, decision.memory, Seconds{31}, 2, 20.0);
+  EXPECT_EQ(decision.size, 2);  // until second 10 it was enough
+  decision = autoscale(rule, decision.memory, Seconds{41}, 2, 20.0);
   EXPECT_EQ(decision.size, 4);
 }
 

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "orchestrator/policy/remaining.h"
 #include "tests/unit/policy/plan_worlds.h"
 
 namespace mare::policy {
@@ -54,6 +55,41 @@ TEST(Spread, EightRanksFromTwoHostsToFour) {
   EXPECT_DOUBLE_EQ(plan->gain_s, 300);
   EXPECT_DOUBLE_EQ(plan->cost_s, 2);
   EXPECT_THAT(plan->reason, HasSubstr("gains 300.0 s over the 600 s that remain, for 2.0 s"));
+}
+
+TEST(Spread, IsWeighedAgainByWhatTheMovesCostTogether) {
+  const auto request = request_of(Layout::Spread, 3);
+  auto plan = lay_out(ranks_on({4, 4, 0, 0}, 0.5), {}, request);
+  ASSERT_TRUE(plan);
+  EXPECT_FALSE(plan->worth) << "1.5 s for 2 s";
+  weigh(*plan, request, 1.25);  // moves at once stall it at once
+  EXPECT_TRUE(plan->worth);
+  EXPECT_THAT(plan->reason, HasSubstr("gains 1.5 s over the 3 s that remain, for 1.2 s"));
+  weigh(*plan, request, 1.5);
+  EXPECT_FALSE(plan->worth) << "not more than it costs";
+  EXPECT_THAT(plan->reason, HasSubstr("not more than the 1.5 s that they cost"));
+}
+
+TEST(Spread, MovesEachVmOnce) {
+  for (const auto& on : {std::vector<int>{9, 0, 0}, {7, 3, 0, 0}, {12, 0, 1, 0, 0}}) {
+    const auto plan = lay_out(ranks_on(on, 0.1), {}, request_of(Layout::Spread, 600));
+    ASSERT_TRUE(plan);
+    std::set<std::string> moved;
+    for (const auto& move : plan->moves) {
+      EXPECT_TRUE(moved.insert(move.vm.value).second) << move.vm.value;
+      EXPECT_NE(move.from, move.to);
+    }
+    EXPECT_DOUBLE_EQ(plan->cost_s, 0.1 * static_cast<double>(plan->moves.size()));
+  }
+}
+
+TEST(RemainingOf, EarlierRunsThenItsOwnTime) {
+  EXPECT_EQ(remaining_of(40, {}).seconds, 40);
+  EXPECT_THAT(remaining_of(40, {}).why, HasSubstr("as long again"));
+  EXPECT_EQ(remaining_of(40, {100, 90, 400}).seconds, 60) << "the median";
+  EXPECT_THAT(remaining_of(40, {100, 90, 400}).why, HasSubstr("3 earlier runs of it took 100 s"));
+  EXPECT_EQ(remaining_of(140, {100, 90, 120}).seconds, 140) << "it has outlasted them";
+  EXPECT_EQ(remaining_of(-3, {}).seconds, 0);
 }
 
 TEST(Spread, IsRefusedWhenTooLittleTimeRemains) {

@@ -253,5 +253,23 @@ TEST(VmBodies, RoundTripAndBadInput) {
   EXPECT_THAT(bad<EmptyBody>(R"({"force":true})"), ElementsAre("/force"));
 }
 
+TEST(LayoutBody, RoundTripAndBadInput) {
+  LayoutBody body;
+  body.hosts = 3;
+  body.remaining = Seconds{12.5};
+  body.force = true;
+  const auto back = good<LayoutBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.hosts, 3);
+  EXPECT_EQ(back.remaining, Seconds{12.5});
+  EXPECT_TRUE(back.force);
+  const auto empty = good<LayoutBody>("{}");
+  EXPECT_FALSE(empty.hosts);
+  EXPECT_FALSE(empty.remaining);
+  EXPECT_FALSE(empty.force);
+  EXPECT_FALSE(good<LayoutBody>(to_text(to_json(LayoutBody{}))).hosts) << "null says nothing";
+  EXPECT_THAT(bad<LayoutBody>(R"({"hosts":0,"remaining_s":-1,"force":1,"host":2})"),
+              UnorderedElementsAre("/hosts", "/remaining_s", "/force", "/host"));
+}
+
 }  // namespace
 }  // namespace mare::wire

@@ -23,7 +23,7 @@ _mare() {
   case $previous in
     --token-file) COMPREPLY=($(compgen -f -- "$current")); return ;;
     -o|--output) COMPREPLY=($(compgen -W "table wide json name" -- "$current")); return ;;
-    --to|--host|--hosts) [[ $noun == plan ]] && return; COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
+    --to|--host|--hosts) [[ $noun == plan || $noun == job ]] && return; COMPREPLY=($(compgen -W "$(_mare_names host)" -- "$current")); return ;;
     --drain|--spread|--pack) return ;;
     --from) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --project) COMPREPLY=($(compgen -W "$(_mare_names project)" -- "$current")); return ;;
@@ -39,7 +39,7 @@ _mare() {
     --checkpoint-every) COMPREPLY=($(compgen -W "10s 60s 10m optimal" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
-    --url|--timeout|--checkpoint|--checkpoints-kept|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
@@ -49,7 +49,7 @@ _mare() {
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
-    job:) words="submit list show cancel output checkpoint checkpoints restart wait" ;;
+    job:) words="submit list show cancel output checkpoint checkpoints restart wait spread pack" ;;
     migration:) words="list show cancel" ;;
     operation:) words="list show cancel wait" ;;
     lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
@@ -75,6 +75,7 @@ _mare() {
     vm:stop) words="$(_mare_names vm) --force" ;;
     job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --follow --cancel-on-interrupt --" ;;
     job:show|job:cancel|job:wait|job:checkpoint|job:checkpoints) words=$(_mare_names job) ;;
+    job:spread|job:pack) words="$(_mare_names job) --hosts --remaining --force --dry-run" ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
     job:restart) words="$(_mare_names job) --checkpoint --hosts" ;;
     job:list) words="--pool --state" ;;

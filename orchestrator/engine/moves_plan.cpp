@@ -1,4 +1,4 @@
-#include "orchestrator/engine/drain_plan.h"
+#include "orchestrator/engine/moves_plan.h"
 
 #include <array>
 #include <cstdio>
@@ -18,7 +18,7 @@ std::string seconds_text(double value) {
 }
 
 /// "demo-0 with demo-2, then demo-1"
-std::string waves_text(const DrainPlan& plan) {
+std::string waves_text(const MovesPlan& plan) {
   std::string out;
   const auto& waves = plan.plan.waves;
   for (std::size_t w = 0; w < waves.size() && w < kWavesTold; ++w) {
@@ -48,19 +48,21 @@ Result<std::optional<JobId>> running_job(const store::Reader& reader, const VmId
 
 }  // namespace
 
-Result<DrainPlan> read_drain_plan(const store::Reader& reader, const OperationId& plan,
-                                  const policy::MoveCaps& caps) {
+Result<MovesPlan> read_moves_plan(const store::Reader& reader, const OperationId& plan,
+                                  const policy::MoveCaps& caps,
+                                  const std::function<bool(const Forecast&)>& wanted) {
   store::OperationFilter filter;
   filter.parent = plan;
   filter.limit = 100000;
   auto children = reader.operations(filter);
   if (!children) return children.error();
-  DrainPlan out;
+  MovesPlan out;
   // Newest first; the plan is not to depend on that.
   for (auto child = children->rbegin(); child != children->rend(); ++child) {
     auto forecast = reader.forecast(child->id);
     if (!forecast && forecast.error().code == Code::NotFound) continue;  // its VM is gone
     if (!forecast) return forecast.error();
+    if (wanted && !wanted(*forecast)) continue;
     const auto* said = forecast->choice ? forecast_of(*forecast, *forecast->choice) : nullptr;
     if (said == nullptr) {
       out.stay.emplace_back(forecast->vm, forecast->reason);
@@ -75,7 +77,7 @@ Result<DrainPlan> read_drain_plan(const store::Reader& reader, const OperationId
   return out;
 }
 
-std::string in_words(const DrainPlan& plan) {
+std::string in_words(const MovesPlan& plan) {
   if (plan.moves.empty() && plan.stay.empty()) return "there is no VM to move";
   std::string out = std::to_string(plan.moves.size()) + (plan.moves.size() == 1 ? " VM" : " VMs") +
                     " would move in " + seconds_text(plan.plan.duration_s) + " with " +

@@ -1,0 +1,19 @@
+// The state of a VM but for its RAM: what of a template is not in the file that clones map.
+#pragma once
+
+#include <libvirt/libvirt.h>
+
+#include <string>
+
+#include "orchestrator/core/clock.h"
+#include "orchestrator/core/result.h"
+
+namespace mare::libvirt {
+
+/// Writes what is no RAM of a paused VM to a new file, and returns when it is there.
+Status save_devices(virDomainPtr domain, const std::string& path, Clock& clock);
+/// Into a VM that was started with "-incoming defer" and the same RAM. It is paused then, and as
+/// any other.
+Status load_devices(virDomainPtr domain, const std::string& path, Clock& clock);
+
+}  // namespace mare::libvirt

@@ -1,0 +1,101 @@
+#include "hypervisor/libvirt/starting.h"
+
+#include <libvirt/libvirt.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "hypervisor/libvirt/copies.h"
+#include "hypervisor/libvirt/device_state.h"
+#include "hypervisor/libvirt/handles.h"
+
+namespace mare::libvirt {
+namespace {
+
+Status check_files(const VmSpec& vm) {
+  std::error_code ignored;
+  for (const auto& path : {vm.kernel, vm.initrd}) {
+    if (std::filesystem::exists(path, ignored)) continue;
+    return make_error(Code::FailedPrecondition, "the image's file " + path + " is not on this host",
+                      "images must be under the same path on every host");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+DomainOptions Starting::options(const VmId& vm) const {
+  return {accelerated_, options_.bridge, parts_.consoles.path(vm), parts_.watching.preload()};
+}
+
+Status Starting::boot(const VmSpec& vm) {
+  if (auto files = check_files(vm); !files) return files;
+  auto connection = parts_.connection.get();
+  if (!connection) return connection.error();
+  if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
+  const std::string xml = domain_xml(vm, options(vm.id));
+  const DomainHandle made{virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_NONE)};
+  if (made) return ok_status();
+  return last_error("VM '" + vm.id.value + "' can't be started");
+}
+
+Status Starting::clone(const VmSpec& vm, const TemplateSpec& from, const std::string& hypervisor) {
+  const auto files = parts_.templates.find(from, hypervisor);
+  if (!files) {
+    return make_error(Code::NotFound, "host '" + options_.host_name +
+                                          "' has no template that VM '" + vm.id.value +
+                                          "' could be a clone of");
+  }
+  auto connection = parts_.connection.get();
+  if (!connection) return connection.error();
+  if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
+  DomainOptions how = options(vm.id);
+  how.ram = Ram::Clone;
+  how.ram_file = files->ram;
+  VmSpec clone = vm;
+  clone.memory = from.memory;
+  clone.vcpus = from.vcpus;
+  const std::string xml = domain_xml(clone, how);
+  const DomainHandle made{
+      virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_START_PAUSED)};
+  if (!made) return last_error("VM '" + vm.id.value + "' can't be cloned");
+  Status runs = load_devices(made.get(), files->state, clock_);
+  if (auto pid = find_qemu(pid_directory(options_.uri), vm.key())) {
+    parts_.watching.prepare({*pid, from.memory});
+  }
+  if (runs && virDomainResume(made.get()) != 0) runs = last_error("it can't go on");
+  if (runs) return ok_status();
+  const Error why = runs.error().during("clone of VM '" + vm.id.value + "'");
+  if (virDomainDestroyFlags(made.get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return why;
+  const Error left = last_error("what is left of it can't be ended");
+  if (left.code == Code::NotFound) return why;
+  return make_error(Code::OutcomeUnknown, why.message + "; " + left.message);
+}
+
+Status Starting::restore(const VmSpec& vm, const std::string& path, unsigned how) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(path, unreadable)) {
+    return make_error(Code::NotFound, "no file " + path + " is on this host");
+  }
+  // A connection of its own: reading the memory takes long.
+  auto connection = open_connection(options_.uri);
+  if (!connection) return connection.error();
+  const std::string xml =
+      take_text(virDomainSaveImageGetXMLDesc(connection->get(), path.c_str(), 0));
+  if (xml.empty()) return last_read_error(path + " can't be read");
+  if (text_of(xml, "uuid") != vm.uuid) {
+    return make_error(Code::FailedPrecondition, path + " holds VM '" + text_of(xml, "name") +
+                                                    "' (" + text_of(xml, "uuid") + "), not '" +
+                                                    vm.id.value + "' (" + vm.uuid + ")");
+  }
+  if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
+  const std::string here =
+      retarget(xml, options_.bridge, parts_.consoles.path(vm.id), parts_.watching.preload());
+  if (virDomainRestoreFlags(connection->get(), path.c_str(), here.empty() ? nullptr : here.c_str(),
+                            how) == 0) {
+    return ok_status();
+  }
+  return last_error("VM '" + vm.id.value + "' can't be restored from " + path);
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,115 @@
+"""From the request for a VM to its guest's answer: clones against boots, one at a time and several at once, and what an
+idle clone takes of its host's memory."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import re
+import statistics
+import sys
+import time
+from typing import Any
+
+from lib.cluster import Cluster
+from lib.waiting import holds_for, wait_until
+
+POOL = "grow"
+MEMORY_MIB = 256
+SETTLE_S = 10.0
+CLONE_S = 1.0
+CLONE_PSS_MIB = 64
+
+
+def say(words: str) -> None:
+    print(f"grow: {words}", file=sys.stderr, flush=True)
+
+
+def moment(text: str) -> float:
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def start_of(cluster: Cluster, vm: str) -> tuple[float, str]:
+    """Seconds from the request to the guest's answer, and how it came to run."""
+    starts = [one for one in cluster.items("operations?limit=500")
+              if one["kind"] == "vm.start" and one["target"] == vm]
+    newest = cluster.get("operations/" + max(starts, key=lambda one: moment(one["created"]))["id"])
+    how = " ".join(line["detail"] or "" for line in newest["history"])
+    return moment(newest["ended"]) - moment(newest["created"]), "clone" if "as a clone" in how else "boot"
+
+
+def grow(cluster: Cluster, pool: str, before: int, after: int) -> dict[str, Any]:
+    began = time.monotonic()
+    cluster.finish(cluster.submit("PATCH", f"pools/{pool}", {"size": after}))
+    whole = time.monotonic() - began
+    starts = [start_of(cluster, f"{pool}-{index}") for index in range(before, after)]
+    return {"vms": after - before, "pool_s": round(whole, 3), "each_s": [round(each, 3) for each, _ in starts],
+            "how": sorted({how for _, how in starts})}
+
+
+def pss_mib(cluster: Cluster, vm: str) -> float:
+    pid = next(one["pid"] for host in cluster.status()["hosts"] for one in host["vms"] if one["name"] == vm)
+    found = re.search(r"^Pss:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    if not found:
+        raise AssertionError(f"the kernel does not tell what QEMU of {vm} takes")
+    return int(found[1]) / 1024
+
+
+def templates_in_the_making(cluster: Cluster) -> list[str]:
+    return [one["name"] for host in cluster.status()["hosts"] for one in host["vms"]
+            if one["name"].startswith("mare-template-")]
+
+
+def idle(cluster: Cluster, vm: str) -> None:
+    holds_for(lambda: cluster.get(f"vms/{vm}")["state"] == "running", f"{vm} runs and has nothing to do", SETTLE_S, 1)
+
+
+def warm(cluster: Cluster, hosts: int) -> None:
+    """One VM on each host boots; then every host makes its template."""
+    cluster.ensure_pool(POOL, 1, memory_mib=MEMORY_MIB)
+
+    def all_clones() -> bool:
+        cluster.finish(cluster.submit("PATCH", f"pools/{POOL}", {"size": 1}))
+        return grow(cluster, POOL, 1, 1 + 2 * hosts)["how"] == ["clone"]
+    wait_until(all_clones, "templates on all hosts", 180)
+    cluster.finish(cluster.submit("PATCH", f"pools/{POOL}", {"size": 1}))
+
+
+def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
+    repeats = 2 if options.quick else max(5, options.repeat)
+    several = 4 if options.quick else 8
+    say("templates")
+    warm(cluster, len(cluster.hosts))
+    ones, boots, pss = [], [], []
+    for turn in range(repeats):
+        # A size that no host has a template of: that VM boots.
+        cold = f"cold-{turn}"
+        cluster.finish(cluster.submit("POST", "pools", {"id": cold, "image": cluster.image, "size": 1,
+                                                        "memory_mib": MEMORY_MIB - 1 - turn}))
+        boots.append(start_of(cluster, f"{cold}-0")[0])
+        cluster.delete_pool(cold)
+        wait_until(lambda: not templates_in_the_making(cluster), "a template of that size", 120)
+        ones.append(grow(cluster, POOL, 1, 2))
+        idle(cluster, f"{POOL}-1")
+        pss.append(pss_mib(cluster, f"{POOL}-1"))
+        cluster.finish(cluster.submit("PATCH", f"pools/{POOL}", {"size": 1}))
+        say(f"{turn + 1} of {repeats}: clone {ones[-1]['each_s'][0]} s, boot {boots[-1]:.2f} s, {pss[-1]:.0f} MiB")
+    many = grow(cluster, POOL, 1, 1 + several)
+    idle(cluster, f"{POOL}-{several}")
+    many["pss_mib"] = [round(pss_mib(cluster, f"{POOL}-{index}"), 1) for index in range(1, 1 + several)]
+    cluster.delete_pool(POOL)
+    clone_s = round(statistics.median(one["each_s"][0] for one in ones), 3)
+    clone_pss = round(statistics.median(pss), 1)
+    return {
+        "setup": {"memory_mib": MEMORY_MIB, "vcpus": 1, "hosts": len(cluster.hosts), "repeats": repeats,
+                  "order": "boot, clone, boot, clone, ..."},
+        "results": {"one": ones, "one_pss_mib": [round(value, 1) for value in pss], "several": many},
+        "baselines": {"boot_s": [round(value, 3) for value in boots],
+                      "boot_s_median": round(statistics.median(boots), 3)},
+        "bars": {
+            "clone_s": {"value": clone_s, "bar": CLONE_S, "unit": "s", "holds": clone_s <= CLONE_S},
+            "clone_pss_mib": {"value": clone_pss, "bar": CLONE_PSS_MIB, "unit": "MiB",
+                              "holds": clone_pss <= CLONE_PSS_MIB},
+        },
+    }

@@ -1,0 +1,79 @@
+"""VMs that start as clones: each its own on the wire and inside, and a VM as any other."""
+
+from __future__ import annotations
+
+import unittest
+
+from lib.cluster import Cluster, Json
+from lib.migtest import MigTest, Shape
+from lib.waiting import wait_until
+
+POOL = "warm"
+# What a rank can tell about the machine that it is on; the last is the first random number of its life.
+WHO = ("echo who: $(hostname) $(hostname -I) $(cat /sys/class/net/eth0/address) $(cat /proc/sys/kernel/random/boot_id) "
+       "$(cat /etc/machine-id) $(head -c 8 /dev/urandom | od -An -tx8)")
+
+
+class ClonesTest(unittest.TestCase):
+    """A pool of one VM, booted, and its host's template."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.cluster.restore()
+        cls.cluster.without_pools()
+        cls.cluster.ensure_pool(POOL, 2)
+        # Every host of the lab gets one: both VMs booted there, or are clones of an earlier test's.
+        wait_until(lambda: cls.is_warm(), "templates on the hosts", 120)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.cluster.restore()
+        cls.cluster.delete_pool(POOL)
+
+    @classmethod
+    def scale(cls, size: int) -> Json:
+        return cls.cluster.finish(cls.cluster.submit("PATCH", f"pools/{POOL}", {"size": size}))
+
+    @classmethod
+    def how_it_started(cls, vm: str) -> str:
+        starts = [one for one in cls.cluster.items("operations?limit=1000") if one["kind"] == "vm.start" and one["target"] == vm]
+        newest = max(starts, key=lambda one: one["created"])
+        history = cls.cluster.get(f"operations/{newest['id']}")["history"]
+        return " ".join(line["detail"] for line in history)
+
+    @classmethod
+    def is_warm(cls) -> bool:
+        cls.scale(2)
+        cls.scale(6)
+        warm = all("as a clone" in cls.how_it_started(f"{POOL}-{index}") for index in range(2, 6))
+        cls.scale(2)
+        return warm
+
+    def test_clones_are_each_their_own_and_move(self) -> None:
+        self.scale(6)
+        for index in range(2, 6):
+            self.assertIn("as a clone", self.how_it_started(f"{POOL}-{index}"))
+        done = self.cluster.mare("job", "submit", POOL, "-n", "6", "--follow", "--", "sh", "-c", WHO)
+        found = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("who: ")]
+        self.assertEqual(len(found), 6, done.stdout)
+        self.assertEqual(sorted(one[0] for one in found), [f"{POOL}-{index}" for index in range(6)])
+        for what, values in zip(("name", "address", "MAC", "boot id", "machine id", "random number"), zip(*found)):
+            self.assertEqual(len(set(values)), 6, f"VMs that share a {what}: {found}")
+        job = MigTest(self.cluster, POOL, Shape(ranks=6, iterations=60))
+        job.wait_for_iterations(3)
+        vm = f"{POOL}-5"
+        self.cluster.assert_runs_once(vm)
+        here = self.cluster.get(f"vms/{vm}")["host"]
+        there = next(host["id"] for host in self.cluster.items("hosts") if host["id"] != here)
+        moved = self.cluster.finish(self.cluster.submit("POST", f"vms/{vm}/migrations", {"destination": there}))
+        self.assertEqual(moved["outcome"], "succeeded", moved)
+        job.assert_right()
+        for index in range(6):
+            self.cluster.assert_runs_once(f"{POOL}-{index}")
+            self.cluster.assert_clean(f"{POOL}-{index}")
+        self.scale(2)
+
+
+if __name__ == "__main__":
+    unittest.main()
