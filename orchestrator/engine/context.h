@@ -44,16 +44,16 @@ struct Context {
   Settings settings;
   Engine::AfterCommit after_commit;
   std::shared_ptr<Inbox> inbox = std::make_shared<Inbox>();
-  std::multimap<MonotonicTime, std::function<void()>> timers;
-  std::map<OperationId, std::shared_ptr<Task>> tasks;
+  std::multimap<MonotonicTime, std::function<void()>> timers{};
+  std::map<OperationId, std::shared_ptr<Task>> tasks{};
   /// When the last operation on a VM ended; a host's list from before says nothing about that VM.
-  std::map<VmId, MonotonicTime> settled;
-  std::mutex change_mutex;
-  std::function<void()> on_change;
-  std::shared_ptr<LinkMeter> links;
-  std::shared_ptr<MoveSlots> slots;
-  std::shared_ptr<HostFencer> fencer;
-  std::shared_ptr<Templates> templates;
+  std::map<VmId, MonotonicTime> settled{};
+  std::mutex change_mutex{};
+  std::function<void()> on_change{};
+  std::shared_ptr<LinkMeter> links{};
+  std::shared_ptr<MoveSlots> slots{};
+  std::shared_ptr<HostFencer> fencer{};
+  std::shared_ptr<Templates> templates{};
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));

@@ -30,18 +30,7 @@ constexpr auto kThreadIsStuck = std::chrono::seconds{30};
 class Engine::Impl {
  public:
   Impl(Ports ports, Settings settings, AfterCommit after_commit)
-      : context_{ports,
-                 std::move(settings),
-                 std::move(after_commit),
-                 std::make_shared<Inbox>(),
-                 {},
-                 {},
-                 {},
-                 {},
-                 {},
-                 {},
-                 {},
-                 {}},
+      : context_{ports, std::move(settings), std::move(after_commit)},
         monitor_(context_),
         keeper_(context_),
         autoscaling_(context_),
