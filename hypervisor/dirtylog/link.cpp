@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 
+#include "hypervisor/dirtylog/send_queue.h"
 #include "hypervisor/dirtylog/sockets.h"
 
 namespace mare::dirtylog {
@@ -214,6 +215,7 @@ Result<LinkMeasurement> measure_link(const std::string& uri, Clock& clock) {
                                  "open a new one: each is for one measurement within 10 s");
   if (!send_all(fd, std::as_bytes(std::span(sink->token)), -1, clock, deadline)) return broke;
   const auto trip = round_trip(fd, clock, deadline);
+  give_way(fd);  // as the move itself will
   if (!trip || !send_burst(fd, clock)) return broke;
   Answer answer;
   if (!receive_all(fd, std::as_writable_bytes(std::span(&answer, 1)), -1, clock, deadline)) {

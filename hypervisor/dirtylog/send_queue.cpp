@@ -1,5 +1,6 @@
 #include "hypervisor/dirtylog/send_queue.h"
 
+#include <linux/pkt_sched.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -36,6 +37,11 @@ Bytes unsent_limit(BytesPerSecond link) {
   return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted)});
 }
 
+void give_way(int socket) {
+  const int bulk = TC_PRIO_BULK;
+  (void)setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk, sizeof bulk);
+}
+
 Result<SendQueues> SendQueues::open(pid_t pid) {
   auto process = Process::open(pid);
   if (!process) return process.error();
@@ -55,6 +61,7 @@ Result<int> SendQueues::bound(Bytes limit) {
     if (setsockopt(socket->get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes) != 0) {
       return make_error(Code::Unavailable, system_text("TCP_NOTSENT_LOWAT"));
     }
+    give_way(socket->get());
     seen_.insert(name);
     ++bounded;
   }

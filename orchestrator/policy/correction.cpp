@@ -22,6 +22,9 @@ constexpr std::size_t kMostMoves = 40;
 // Beyond these something else went wrong than the model.
 constexpr double kLeastFactor = 0.25;
 constexpr double kMostFactor = 4;
+// So many of the prior's deviations is a move believed to be off by; n moves that agree, n times
+// that. One that went wrong for a reason of its own must not spoil the next.
+constexpr double kBelieved = 3;
 
 /// Deviations before anything was learned: a share of the value, and seconds or bytes.
 struct Prior {
@@ -41,6 +44,11 @@ Prior prior_of(Quantity quantity) {
       return {0.20, 0.05};
   }
   return {};
+}
+
+/// One standard deviation at that value.
+double width_of(const Prior& prior, double value) {
+  return std::hypot(prior.relative * value, prior.absolute);
 }
 
 bool paused(Strategy strategy) {
@@ -81,7 +89,9 @@ std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, 
                          bool any) {
   std::vector<Pair> out;
   for (auto move = past.rbegin(); move != past.rend() && out.size() < kMostMoves; ++move) {
-    if (!any && move->forecast.strategy != place.strategy) continue;
+    const bool same = move->forecast.strategy == place.strategy;
+    // How long a guest is throttled is chance, and no other strategy's.
+    if (!same && (!any || move->forecast.strategy == Strategy::Throttled)) continue;
     if (!move->forecast.converges) continue;
     const auto actual = outcome_of(*move, quantity);
     const Estimate& said = estimate_of(move->forecast, quantity);
@@ -151,9 +161,9 @@ void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior)
   // In units of the prior's own width at that value: one number for small and large moves.
   std::vector<double> residuals;
   for (const auto& pair : pairs) {
-    const double said = out.factor * pair.model + out.offset;
-    const double unit = std::hypot(prior.relative * said, prior.absolute);
-    residuals.push_back((pair.actual - said) / unit);
+    const double offset = out.offset * width_of(prior, pair.model) / out.width;
+    const double said = out.factor * pair.model + offset;
+    residuals.push_back((pair.actual - said) / width_of(prior, said));
   }
   double squares = 0;
   if (!residuals.empty()) {
@@ -215,13 +225,15 @@ std::vector<Pair> nearest(const std::vector<Pair>& pairs, const Place& place) {
 
 }  // namespace
 
-Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity) {
+Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
+                 double model) {
   const bool factor = by_factor(quantity, place.strategy);
   const bool line = quantity == Quantity::TotalTime;
+  const Prior prior = prior_of(quantity);
   const auto pairs = usable(past, place, quantity, false);
   Correction out;
   if (line) out.factor = slope_of(pairs);
-  double known = 0;  // log of the factor, or the offset
+  double known = 0;  // log of the factor, or the offset in the prior's widths
   const auto weigh = [&](const std::vector<Pair>& from, int level, double slope) {
     std::vector<std::pair<double, double>> off;
     double n = 0;
@@ -229,22 +241,26 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
       if (nearness(*pair.move, place) < level) continue;
       const double one =
           factor ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
-                 : pair.actual - slope * pair.model;
+                 : (pair.actual - slope * pair.model) / width_of(prior, pair.model);
       off.emplace_back(one, pair.weight);
       n += pair.weight;
     }
-    if (n > 0) known = (n * weighted_median(off) + kPriorMoves * known) / (n + kPriorMoves);
+    if (!(n > 0)) return;
+    const double most = kBelieved * n * (factor ? prior.relative : 1);
+    const double told = std::clamp(weighted_median(off), -most, most);
+    known = (n * told + kPriorMoves * known) / (n + kPriorMoves);
   };
   // What was unsure of another strategy says nothing of this one.
   if (line) weigh(sure_of(usable(past, place, quantity, true)), 0, 1);
   for (int level = 0; level <= 2; ++level) weigh(pairs, level, out.factor);
+  out.width = width_of(prior, model);
   if (factor) {
     out.factor = std::exp(known);
   } else {
-    out.offset = known;
+    out.offset = known * out.width;
   }
   out.moves = static_cast<int>(pairs.size());
-  spread(out, nearest(sure_of(pairs), place), prior_of(quantity));
+  spread(out, nearest(sure_of(pairs), place), prior);
   return out;
 }
 

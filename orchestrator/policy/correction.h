@@ -25,7 +25,8 @@ struct Correction {
   double offset = 0;
   double relative = 0;
   double absolute = 0;
-  int moves = 0;  // that it was learned from
+  double width = 1;  // the prior's deviation at the model's value
+  int moves = 0;     // that it was learned from
 };
 
 /// Where the next move belongs.
@@ -42,8 +43,12 @@ struct Place {
 /// Bytes are corrected by a factor; downtime and added job time of a live move by an offset (what a
 /// switch costs beside its pages does not grow with them), of a paused one by a factor; total time
 /// by a line, as preparing the destination takes as long for a small VM as for a large one. That
-/// part starts from the moves of all strategies.
-Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity);
+/// part starts from the moves of all strategies but throttling. Offsets grow with the value as the
+/// prior's deviation does, so what a move over a slow link was off by is not added whole to one
+/// over a fast link; and a few moves are believed to be off by a few of those deviations only.
+/// `model`: the model's value for the move to come.
+Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
+                 double model);
 
 /// `low` and `high`: what the model says at the ends of the cycles' range.
 Estimate apply(const Correction& correction, double model, double low, double high);

@@ -41,7 +41,10 @@ struct HypervisorCosts {
   // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
   // until it runs again (the CPU's own thread does the work).
   double throttle_slice_s = 0.01;
-  double post_copy_rate = 50e6;       // bytes/s that the destination puts in their places
+  double post_copy_rate = 54e6;  // bytes/s that the destination puts in their places
+  // Of the link: the queue of pages is kept short so that asked ones overtake, and runs dry at
+  // times.
+  double post_copy_link_share = 0.91;
   double post_copy_switch_s = 0.055;  // as switch_s; the destination loads devices first
   double queue_bytes = 0.28e6;        // wait in buffers at 100 Mbit/s, before the devices' state
   double post_copy_lead_s = 0.2;      // from the first page until the switch is granted

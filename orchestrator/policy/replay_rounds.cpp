@@ -353,7 +353,7 @@ void Rounds::switch_to_post_copy() {
   now_ += out_.downtime_s;
   const double wire = marked_wire();
   // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.
-  const double rate = std::min(in_.link_rate, costs_.post_copy_rate);
+  const double rate = std::min(in_.link_rate * costs_.post_copy_link_share, costs_.post_copy_rate);
   const auto phase = post_copy(in_, costs_, {cold_ * (1 - zero_share_), hot_, window_, wire, rate});
   const double duration = std::max(phase.duration_s, marked_s(in_.link_rate));
   out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});

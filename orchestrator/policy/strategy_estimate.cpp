@@ -288,7 +288,7 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
     const Ends ends = drawn.empty() ? ends_of(situation, others,
                                               figure(situation, out.replay, quantity), quantity)
                                     : ends_drawn(situation, drawn, quantity);
-    Correction correction = learn(in.past, place, quantity);
+    Correction correction = learn(in.past, place, quantity, ends.middle);
     if (quantity == Quantity::Downtime) downtime = correction;
     // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.
     if (quantity == Quantity::AddedJobTime && correction.moves == 0) {

@@ -23,6 +23,8 @@ from mare_lab.util import LabError, find_program, run
 # Ethernet, IPv4 and TCP (with time stamps) headers: 1448 of 1514 bytes of a full frame are payload,
 # and 24 more pass on a real wire that tbf does not count.
 GOODPUT_SHARE = 1448 / 1514
+# A host's, for each priority: with the usual 1000 a guest's bulk would wait for seconds at 100 Mbit/s.
+QUEUE_FRAMES = 256
 
 
 def ip_batch(pid: int | None, commands: list[str], what: str) -> None:
@@ -138,13 +140,19 @@ def _cable(left: int, left_name: str, right: int, right_name: str, what: str) ->
 
 
 def shape(plan: Plan, host: str, pid: int, switch: int, rate: str) -> None:
-    """Both directions of a host's cable, by a token bucket at the sending end."""
+    """Both directions of a host's cable, by a token bucket at the sending end.
+
+    What waits at the host is queued as Linux hosts do it, by priorities; the switch knows none.
+    """
     bits = rate_bits(rate)
     for where, device in ((pid, "up0"), (switch, host)):
         # 50 ms of queue: what a good switch has, and enough for TCP to fill the link.
-        run(["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{bits}bit", "burst",
-             str(burst_bytes(bits)), "latency", "50ms"], f"shaping the link of {host}",
-            preexec=namespaces.in_network_of(where))
+        run(["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf", "rate",
+             f"{bits}bit", "burst", str(burst_bytes(bits)), "latency", "50ms"],
+            f"shaping the link of {host}", preexec=namespaces.in_network_of(where))
+    ip_batch(pid, [f"link set up0 txqueuelen {QUEUE_FRAMES}"], f"queueing at {host}")
+    run(["tc", "qdisc", "replace", "dev", "up0", "parent", "1:1", "handle", "10:", "pfifo_fast"],
+        f"queueing at {host}", preexec=namespaces.in_network_of(pid))
 
 
 def name_namespace(name: str, pid: int) -> None:

@@ -1,6 +1,7 @@
 #include "hypervisor/dirtylog/send_queue.h"
 
 #include <gtest/gtest.h>
+#include <linux/pkt_sched.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -18,6 +19,13 @@ std::uint32_t limit_of(const Fd& socket) {
   socklen_t size = sizeof bytes;
   EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &size), 0);
   return bytes;
+}
+
+int priority_of(const Fd& socket) {
+  int priority = 0;
+  socklen_t size = sizeof priority;
+  EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_PRIORITY, &priority, &size), 0);
+  return priority;
 }
 
 class SendQueue : public testing::Test {
@@ -38,7 +46,7 @@ class SendQueue : public testing::Test {
   Fd listener_;
 };
 
-TEST_F(SendQueue, OnlyConnectionsAreBoundedAndEachOnce) {
+TEST_F(SendQueue, OnlyConnectionsAreBoundedAndGiveWayAndEachOnce) {
   const Fd first = connect();
   auto queues = SendQueues::open(getpid());
   ASSERT_TRUE(queues.ok()) << queues.error().text();
@@ -49,6 +57,8 @@ TEST_F(SendQueue, OnlyConnectionsAreBoundedAndEachOnce) {
   EXPECT_GE(*bounded, 1);
   EXPECT_EQ(limit_of(first), kLimit.count);
   EXPECT_EQ(limit_of(listener_), usual);
+  EXPECT_EQ(priority_of(first), TC_PRIO_BULK);
+  EXPECT_EQ(priority_of(listener_), TC_PRIO_BESTEFFORT);
 
   const Fd second = connect();
   EXPECT_EQ(*queues->bound(kLimit), 1);

@@ -287,22 +287,62 @@ TEST(Learning, ErrorsShrinkAndIntervalsHold) {
   EXPECT_NEAR(last.total_time.bias, 0, 0.01);
 }
 
+/// That said `in`'s forecast of pre-copy, and took 10 s longer.
+PastMove ten_seconds_longer(const ForecastInput& in) {
+  PastMove out;
+  out.source = in.source;
+  out.destination = in.destination;
+  out.program = "hpl";
+  out.forecast = of(forecast(in), Strategy::PreCopy);
+  out.total_time_s = out.forecast.total_time_s.model + 10;
+  return out;
+}
+
 TEST(Learning, AMoveThatWasUnsureTeachesLittle) {
-  ForecastInput in = input(1 * kMega, 4 * kMega);
-  const Verdict said = forecast(in);
-  PastMove sure;
-  sure.source = in.source;
-  sure.destination = in.destination;
-  sure.program = "hpl";
-  sure.forecast = of(said, Strategy::PreCopy);
-  sure.total_time_s = sure.forecast.total_time_s.model + 10;
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  const PastMove sure = ten_seconds_longer(in);
   PastMove unsure = sure;
   unsure.forecast.total_time_s.low = 5;
   unsure.forecast.total_time_s.high = 60;
   const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
-  EXPECT_GT(learn({sure}, place, Quantity::TotalTime).offset, 5);
-  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).offset, 1);
-  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime).relative, 0.05);
+  const double model = sure.forecast.total_time_s.model;
+  const auto offset = [&](int moves, const PastMove& move) {
+    const std::vector<PastMove> past(static_cast<std::size_t>(moves), move);
+    return learn(past, place, Quantity::TotalTime, model).offset;
+  };
+  EXPECT_GT(offset(10, sure), 8);
+  EXPECT_LT(offset(10, unsure), 2);
+  EXPECT_LT(learn({unsure}, place, Quantity::TotalTime, model).relative, 0.05);
+}
+
+TEST(Learning, OneMoveIsBelievedALittleAndSeveralThatAgreeAreBelieved) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  const PastMove longer = ten_seconds_longer(in);
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  const double model = longer.forecast.total_time_s.model;
+  const double one = learn({longer}, place, Quantity::TotalTime, model).offset;
+  EXPECT_GT(one, 0.05 * model);
+  EXPECT_LT(one, 0.15 * model);
+  const std::vector<PastMove> twelve(12, longer);
+  EXPECT_NEAR(learn(twelve, place, Quantity::TotalTime, model).offset, 10, 1);
+}
+
+TEST(Learning, WhatASlowLinkTookMoreIsNotAddedToAFastOne) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  const std::vector<PastMove> past(12, ten_seconds_longer(in));
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  const double model = past.front().forecast.total_time_s.model;
+  EXPECT_LT(learn(past, place, Quantity::TotalTime, model / 10).offset, 2);
+}
+
+TEST(Learning, WhatThrottlingTookIsNoOthersMatter) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  std::vector<PastMove> past(12, ten_seconds_longer(in));
+  const Place place{in.source, in.destination, Strategy::PostCopy, "hpl"};
+  const auto offset = [&] { return learn(past, place, Quantity::TotalTime, 10).offset; };
+  EXPECT_GT(offset(), 1);
+  for (auto& move : past) move.forecast.strategy = Strategy::Throttled;
+  EXPECT_DOUBLE_EQ(offset(), 0);
 }
 
 TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {
@@ -315,14 +355,14 @@ TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {
   const Place here{in.source, in.destination, Strategy::PreCopy, "hpl"};
   const double model = of(forecast(in), Strategy::PreCopy).total_time_s.model;
   const auto ratio = [&](const Place& place) {
-    const auto known = learn(past, place, Quantity::TotalTime);
+    const auto known = learn(past, place, Quantity::TotalTime, model);
     return known.factor + known.offset / model;
   };
   EXPECT_NEAR(ratio(here), 1.12, 0.02);
   Place there = here;
   there.strategy = Strategy::PostCopy;
-  EXPECT_DOUBLE_EQ(learn(past, there, Quantity::SentBytes).factor, 1);
-  EXPECT_DOUBLE_EQ(learn(past, there, Quantity::Downtime).offset, 0);
+  EXPECT_DOUBLE_EQ(learn(past, there, Quantity::SentBytes, 1e8).factor, 1);
+  EXPECT_DOUBLE_EQ(learn(past, there, Quantity::Downtime, 0.1).offset, 0);
   // Another pair, which was right so far, learns less from these.
   for (int i = 0; i < 5; ++i) {
     past.push_back(moved(in, forecast(in), Strategy::PreCopy, rng));
