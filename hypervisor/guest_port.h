@@ -62,7 +62,8 @@ struct ProbeReport {
   int sent = 0;
   int answered = 0;
   Microseconds period{0};
-  /// Longest time between two answers; what a peer on the network sees. Includes one period.
+  /// Longest time between two answers; what a peer on the network sees. Includes the time between
+  /// two samples before it.
   Microseconds longest_silence{0};
   WallTime silence_began{0};
   /// How far the guest's monotonic clock fell behind ours from the first to the last answer; what
@@ -70,10 +71,13 @@ struct ProbeReport {
   std::optional<Microseconds> clock_lost;
 };
 
-/// Samples until stopped or destroyed.
+/// Samples until stopped or destroyed: sparsely, since each costs the guest time that it would work
+/// in; at its period as soon as an answer is late, and until the guest has answered steadily again.
 class GuestProbe {
  public:
   virtual ~GuestProbe() = default;
+  /// The guest is about to stand still, or it is not: more samples meanwhile, to see when it does.
+  virtual void watch_closely(bool closely) = 0;
   /// What was seen so far. Ends the sampling if `stop`.
   virtual ProbeReport report(bool stop) = 0;
 };

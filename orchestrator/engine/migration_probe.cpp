@@ -9,9 +9,17 @@ std::shared_ptr<MigrationProbe> MigrationProbe::start(Context& context, const Gu
       [self, guest, &guests = context.ports.guests, period = context.settings.probe_period] {
         auto probe = guests.start_probe(guest, period);
         const std::lock_guard lock(self->mutex_);
-        if (probe && !self->stopped_) self->probe_ = std::move(*probe);
+        if (!probe || self->stopped_) return;
+        self->probe_ = std::move(*probe);
+        self->probe_->watch_closely(self->closely_);
       });
   return self;
+}
+
+void MigrationProbe::watch_closely(bool closely) {
+  const std::lock_guard lock(mutex_);
+  closely_ = closely;
+  if (probe_) probe_->watch_closely(closely);
 }
 
 std::optional<ProbeReport> MigrationProbe::stop() {

@@ -13,12 +13,15 @@ namespace mare::engine {
 class MigrationProbe {
  public:
   static std::shared_ptr<MigrationProbe> start(Context& context, const GuestAddress& guest);
+  /// GuestProbe::watch_closely().
+  void watch_closely(bool closely);
   /// What was seen; empty when it never began. Ends the sampling.
   std::optional<ProbeReport> stop();
 
  private:
   std::mutex mutex_;
   bool stopped_ = false;
+  bool closely_ = false;
   std::unique_ptr<GuestProbe> probe_;
 };
 

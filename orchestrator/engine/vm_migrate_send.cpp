@@ -11,6 +11,17 @@ constexpr auto kProgressEvery = std::chrono::milliseconds{500};
 constexpr auto kMendEvery = std::chrono::seconds{2};
 constexpr auto kStarvesFor = std::chrono::minutes{10};
 constexpr int kEmptyLooksBelieved = 3;
+// At the rate so far; the next progress may be half a second old.
+constexpr Seconds kSwitchIsNear{1.5};
+
+/// Is the VM about to stand still?
+bool switches_soon(const OutgoingStatus& status, Strategy strategy) {
+  if (strategy == Strategy::PostCopy || strategy == Strategy::StopAndCopy) return true;
+  if (status.transferred.count == 0) return false;  // nothing is known yet
+  const Seconds so_far = status.elapsed;
+  const double left = static_cast<double>(status.remaining.count);
+  return left * so_far <= kSwitchIsNear * static_cast<double>(status.transferred.count);
+}
 }  // namespace
 
 void VmMigrate::send() {
@@ -44,6 +55,7 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   sends_ = true;
   switch (status->phase) {
     case OutgoingPhase::PreCopying:
+      if (probe_) probe_->watch_closely(switches_soon(*status, migration_.sending.strategy));
       watch_limits(*status);
       return after(settings().poll, [this] { poll(); });
     case OutgoingPhase::Switching:
@@ -51,6 +63,7 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
       watch_limits(*status);
       return after(settings().poll / 4, [this] { poll(); });
     case OutgoingPhase::PostCopying:
+      if (probe_) probe_->watch_closely(false);
       if (enter_post_copy()) post_copying(*status);
       return;
     case OutgoingPhase::Completed:

@@ -26,6 +26,14 @@ constexpr std::size_t kMostSamples = 120'000;
 constexpr std::size_t kMostUnanswered = 20'000;
 // How long report(true) may have to wait for the thread, whatever the period.
 constexpr MonotonicTime kLongestWait = Milliseconds{20};
+// Each echo costs an emulated guest some 2 ms of its CPU: 200 a second took two fifths of it.
+constexpr int kFar = 20;   // periods between two samples
+constexpr int kClose = 4;  // when the guest is about to stand still
+// An answer is late after so many periods, or usual round trips.
+constexpr int kLate = 4;
+// So many answers at the full rate at the beginning and after each silence: evaluate() takes the
+// quickest of them.
+constexpr int kSteady = 20;
 
 std::uint64_t read_be64(const unsigned char* bytes) {
   std::uint64_t value = 0;
@@ -38,6 +46,8 @@ class UdpProbe final : public GuestProbe {
   UdpProbe(Socket socket, Microseconds period, Clock& clock)
       : socket_(std::move(socket)), period_(period), clock_(clock), thread_([this] { sample(); }) {}
   ~UdpProbe() override { end(); }
+
+  void watch_closely(bool closely) override { closely_.store(closely); }
 
   ProbeReport report(bool stop) override {
     if (stop) end();
@@ -52,20 +62,31 @@ class UdpProbe final : public GuestProbe {
   }
 
   void sample() {
-    MonotonicTime next = clock_.now();
+    MonotonicTime last = clock_.now() - period_;
     std::uint64_t number = 0;
     while (!stopping_.load()) {
-      if (clock_.now() >= next) {
+      // From the last one that was sent: after a long stop of this process a burst would measure
+      // nothing.
+      if (clock_.now() >= last + pace()) {
+        last = clock_.now();
         send_one(number++);
-        next += period_;
-        // After a long stop of this process, go on from here: a burst would measure nothing.
-        if (next < clock_.now()) next = clock_.now() + period_;
       }
-      const MonotonicTime left = std::clamp(next - clock_.now(), MonotonicTime{0}, kLongestWait);
+      const MonotonicTime next = last + pace();
+      const MonotonicTime left = std::clamp(next - clock_.now(), MonotonicTime{0}, wait_);
       const timespec wait{0, static_cast<long>(left.count())};
       pollfd watched{socket_.fd(), POLLIN, 0};
       if (ppoll(&watched, 1, &wait, nullptr) > 0) receive_all();
     }
+  }
+
+  /// Until the next sample.
+  MonotonicTime pace() {
+    const std::lock_guard lock(mutex_);
+    const auto late = waiting_.lower_bound(unanswered_from_);
+    const MonotonicTime patience = kLate * std::max<MonotonicTime>(period_, quickest_);
+    if (late != waiting_.end() && clock_.now() - late->second > patience) steady_ = 0;
+    if (steady_ < kSteady) return period_;
+    return (closely_.load() ? kClose : kFar) * MonotonicTime{period_};
   }
 
   void send_one(std::uint64_t number) {
@@ -102,17 +123,27 @@ class UdpProbe final : public GuestProbe {
     if (waiting == waiting_.end()) return;  // a duplicate
     const Sample sample{waiting->second, clock_.now(), guest, clock_.wall_now()};
     waiting_.erase(waiting);
+    const MonotonicTime trip = sample.received - sample.sent;
+    quickest_ = samples_.empty() ? trip : std::min(quickest_, trip);
+    unanswered_from_ = std::max(unanswered_from_, number + 1);
+    ++steady_;
     if (samples_.size() >= kMostSamples) samples_.erase(samples_.begin() + kMostSamples / 2);
     samples_.push_back(sample);
   }
 
   Socket socket_;
   const Microseconds period_;
+  // A late answer must be noticed in time.
+  const MonotonicTime wait_ = std::min<MonotonicTime>(kLongestWait, kLate* period_);
   Clock& clock_;
   std::mutex mutex_;
   std::vector<Sample> samples_;
   std::map<std::uint64_t, MonotonicTime> waiting_;
+  std::uint64_t unanswered_from_ = 0;  // none of these numbers or later was answered
+  MonotonicTime quickest_{0};          // round trip
+  int steady_ = 0;                     // answers since the last that was late
   int sent_ = 0;
+  std::atomic<bool> closely_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // last: it uses all of the above
 };
