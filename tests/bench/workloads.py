@@ -22,6 +22,9 @@ from lib.waiting import wait_until  # noqa: E402
 
 LINE = re.compile(r"^(?:migtest|writer): iteration=(\d+) start_us=(\d+) duration_us=(\d+)")
 FOREVER_S = 100000
+#: Of an iteration. A line costs an emulated guest some 6 ms of its CPU: more often, and a guest with a quarter of a
+#: core has nothing left for its work.
+PERIOD_MS = 100
 #: Before and after a move: from them the usual pace is taken.
 QUIET_S = 8.0
 
@@ -46,7 +49,8 @@ class Workload:
 
 def writer(name: str, pattern: str, size_mib: int, rate_mib: int, ranks: int = 1, *more: str) -> Workload:
     return Workload(name, ranks, ["writer", "--pattern", pattern, "--size-mib", str(size_mib), "--rate-mib", str(rate_mib),
-                                  "--seconds", str(FOREVER_S), "--until", "enough", *more])
+                                  "--seconds", str(FOREVER_S), "--until", "enough",
+                                  *(more if "--period-ms" in more else ("--period-ms", str(PERIOD_MS), *more))])
 
 
 def migtest(name: str, size_mib: int, wws_mib: int, ranks: int, interval_ms: int = 100) -> Workload:

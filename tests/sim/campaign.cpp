@@ -269,7 +269,13 @@ class Campaign {
   }
 
   void spread_or_pack() {
-    const auto jobs = world_.jobs();
+    auto jobs = world_.jobs();
+    // Mostly of those that can be: a refusal is no news.
+    if (rng_.chance(0.9)) {
+      jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
+                                [](const Job& job) { return job.state != JobState::Running; }),
+                 jobs.end());
+    }
     const auto* job = pick(jobs);
     if (job == nullptr) return;
     engine::LayoutWish wish;

@@ -317,7 +317,7 @@ TEST_F(ForecastTest, TheRealVerdictComesTrueInTheSimulation) {
   world.kill_mared();
   world.start_mared();
   int near = 0;
-  constexpr int kMoves = 12;
+  constexpr int kMoves = 16;  // there and back: each direction learns from its own
   for (int i = 0; i < kMoves; ++i) {
     auto named = request();
     named.policy.strategy = Strategy::PreCopy;

@@ -490,7 +490,7 @@ class Jobs(CommandTest):
         self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:restart",
                                                  {"checkpoint": "ck-1", "hosts": ["h2", "h3"]}))
         table = self.mare("job", "checkpoints", "job-1").stdout
-        for word in ("ck-2", "complete", "384 MiB", "62.5 ms", "4.1 ms"):
+        for word in ("ck-2", "complete", "384 MiB", "62.5 ms", "4.10 ms"):
             self.assertIn(word, table)
 
     def test_wait_gives_the_programs_exit_code(self) -> None:
