@@ -39,8 +39,7 @@ class ClonesTest(unittest.TestCase):
     def how_it_started(cls, vm: str) -> str:
         starts = [one for one in cls.cluster.items("operations?limit=1000") if one["kind"] == "vm.start" and one["target"] == vm]
         newest = max(starts, key=lambda one: one["created"])
-        history = cls.cluster.get(f"operations/{newest['id']}")["history"]
-        return " ".join(line["detail"] for line in history)
+        return " ".join(line["detail"] or "" for line in cls.cluster.items(f"operations/{newest['id']}/events"))
 
     @classmethod
     def is_warm(cls) -> bool:
