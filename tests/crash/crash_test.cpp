@@ -222,7 +222,7 @@ void add_scales(std::vector<Scene>& all) {
 /// A job of two ranks that are on two hosts; it is long enough.
 void make_spread_job(SimWorld& world) {
   make_pool(world, 2);
-  EXPECT_TRUE(submit_job(world, 120));
+  EXPECT_TRUE(submit_job(world, 50));
   world.play(seconds{2});
 }
 

@@ -83,7 +83,7 @@ class LayoutTest : public testing::Test {
     return accepted ? *accepted : Operation{};
   }
   /// Four ranks on one host of two cpus, and another host that has just come.
-  Operation crowd(int work_s = 600) {
+  Operation crowd(int work_s = 120) {
     add_host("h1");
     make_pool(4);
     const auto job = run_job(4, work_s);
