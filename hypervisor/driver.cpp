@@ -1,31 +1,26 @@
 #include "hypervisor/driver.h"
 
 #include <array>
-#include <utility>
+
+#include "orchestrator/model/names.h"
 
 namespace mare {
 namespace {
-constexpr std::array<std::pair<OutgoingPhase, std::string_view>, 7> kPhases{{
-    {OutgoingPhase::None, "none"},
-    {OutgoingPhase::PreCopying, "pre_copying"},
-    {OutgoingPhase::Switching, "switching"},
-    {OutgoingPhase::PostCopying, "post_copying"},
-    {OutgoingPhase::Completed, "completed"},
-    {OutgoingPhase::Failed, "failed"},
-    {OutgoingPhase::Cancelled, "cancelled"},
-}};
-constexpr std::array<std::pair<TemplatePhase, std::string_view>, 3> kTemplatePhases{{
-    {TemplatePhase::Making, "making"},
-    {TemplatePhase::Ready, "ready"},
-    {TemplatePhase::Failed, "failed"},
-}};
-constexpr std::array<std::pair<CapturePhase, std::string_view>, 5> kCapturePhases{{
-    {CapturePhase::None, "none"},
-    {CapturePhase::Holding, "holding"},
-    {CapturePhase::Taken, "taken"},
-    {CapturePhase::Durable, "durable"},
-    {CapturePhase::Failed, "failed"},
-}};
+constexpr std::array kPhases{Name<OutgoingPhase>{OutgoingPhase::None, "none"},
+                             Name<OutgoingPhase>{OutgoingPhase::PreCopying, "pre_copying"},
+                             Name<OutgoingPhase>{OutgoingPhase::Switching, "switching"},
+                             Name<OutgoingPhase>{OutgoingPhase::PostCopying, "post_copying"},
+                             Name<OutgoingPhase>{OutgoingPhase::Completed, "completed"},
+                             Name<OutgoingPhase>{OutgoingPhase::Failed, "failed"},
+                             Name<OutgoingPhase>{OutgoingPhase::Cancelled, "cancelled"}};
+constexpr std::array kTemplatePhases{Name<TemplatePhase>{TemplatePhase::Making, "making"},
+                                     Name<TemplatePhase>{TemplatePhase::Ready, "ready"},
+                                     Name<TemplatePhase>{TemplatePhase::Failed, "failed"}};
+constexpr std::array kCapturePhases{Name<CapturePhase>{CapturePhase::None, "none"},
+                                    Name<CapturePhase>{CapturePhase::Holding, "holding"},
+                                    Name<CapturePhase>{CapturePhase::Taken, "taken"},
+                                    Name<CapturePhase>{CapturePhase::Durable, "durable"},
+                                    Name<CapturePhase>{CapturePhase::Failed, "failed"}};
 
 Error no_captures(const VmKey& vm) {
   return make_error(Code::Unsupported,
@@ -34,45 +29,24 @@ Error no_captures(const VmKey& vm) {
 }  // namespace
 
 std::string_view to_string(CapturePhase phase) {
-  for (const auto& [known, name] : kCapturePhases) {
-    if (known == phase) return name;
-  }
-  return "none";
+  return name_of(kCapturePhases, phase);
 }
-
 std::optional<CapturePhase> capture_phase_from(std::string_view text) {
-  for (const auto& [phase, name] : kCapturePhases) {
-    if (name == text) return phase;
-  }
-  return std::nullopt;
+  return value_of(kCapturePhases, text);
 }
 
 std::string_view to_string(OutgoingPhase phase) {
-  for (const auto& [known, name] : kPhases) {
-    if (known == phase) return name;
-  }
-  return "none";
+  return name_of(kPhases, phase);
 }
-
 std::optional<OutgoingPhase> outgoing_phase_from(std::string_view text) {
-  for (const auto& [phase, name] : kPhases) {
-    if (name == text) return phase;
-  }
-  return std::nullopt;
+  return value_of(kPhases, text);
 }
 
 std::string_view to_string(TemplatePhase phase) {
-  for (const auto& [known, name] : kTemplatePhases) {
-    if (known == phase) return name;
-  }
-  return "failed";
+  return name_of(kTemplatePhases, phase);
 }
-
 std::optional<TemplatePhase> template_phase_from(std::string_view text) {
-  for (const auto& [phase, name] : kTemplatePhases) {
-    if (name == text) return phase;
-  }
-  return std::nullopt;
+  return value_of(kTemplatePhases, text);
 }
 
 Result<TemplateStatus> Driver::make_template(const TemplateSpec& /*what*/) {

@@ -1,46 +1,34 @@
 #include "orchestrator/model/checkpoint.h"
 
 #include <algorithm>
+#include <array>
+
+#include "orchestrator/model/names.h"
 
 namespace mare {
+namespace {
+
+constexpr std::array kRules{Name<CheckpointRule>{CheckpointRule::Never, "never"},
+                            Name<CheckpointRule>{CheckpointRule::Every, "every"},
+                            Name<CheckpointRule>{CheckpointRule::Optimal, "optimal"}};
+constexpr std::array kStates{Name<CheckpointState>{CheckpointState::Writing, "writing"},
+                             Name<CheckpointState>{CheckpointState::Complete, "complete"},
+                             Name<CheckpointState>{CheckpointState::Dropping, "dropping"}};
+
+}  // namespace
 
 std::string_view to_string(CheckpointRule rule) {
-  switch (rule) {
-    case CheckpointRule::Never:
-      return "never";
-    case CheckpointRule::Every:
-      return "every";
-    case CheckpointRule::Optimal:
-      return "optimal";
-  }
-  return "?";
+  return name_of(kRules, rule);
 }
-
 std::optional<CheckpointRule> checkpoint_rule_from(std::string_view text) {
-  for (const auto rule : {CheckpointRule::Never, CheckpointRule::Every, CheckpointRule::Optimal}) {
-    if (to_string(rule) == text) return rule;
-  }
-  return std::nullopt;
+  return value_of(kRules, text);
 }
 
 std::string_view to_string(CheckpointState state) {
-  switch (state) {
-    case CheckpointState::Writing:
-      return "writing";
-    case CheckpointState::Complete:
-      return "complete";
-    case CheckpointState::Dropping:
-      return "dropping";
-  }
-  return "?";
+  return name_of(kStates, state);
 }
-
 std::optional<CheckpointState> checkpoint_state_from(std::string_view text) {
-  for (const auto state :
-       {CheckpointState::Writing, CheckpointState::Complete, CheckpointState::Dropping}) {
-    if (to_string(state) == text) return state;
-  }
-  return std::nullopt;
+  return value_of(kStates, text);
 }
 
 void add_up(Checkpoint& checkpoint) {
