@@ -8,27 +8,28 @@
 namespace mare {
 namespace {
 
-constexpr std::array kRules{Name<CheckpointRule>{CheckpointRule::Never, "never"},
-                            Name<CheckpointRule>{CheckpointRule::Every, "every"},
-                            Name<CheckpointRule>{CheckpointRule::Optimal, "optimal"}};
-constexpr std::array kStates{Name<CheckpointState>{CheckpointState::Writing, "writing"},
-                             Name<CheckpointState>{CheckpointState::Complete, "complete"},
-                             Name<CheckpointState>{CheckpointState::Dropping, "dropping"}};
+constexpr std::array kCheckpointRules{Name<CheckpointRule>{CheckpointRule::Never, "never"},
+                                      Name<CheckpointRule>{CheckpointRule::Every, "every"},
+                                      Name<CheckpointRule>{CheckpointRule::Optimal, "optimal"}};
+constexpr std::array kCheckpointStates{
+    Name<CheckpointState>{CheckpointState::Writing, "writing"},
+    Name<CheckpointState>{CheckpointState::Complete, "complete"},
+    Name<CheckpointState>{CheckpointState::Dropping, "dropping"}};
 
 }  // namespace
 
 std::string_view to_string(CheckpointRule rule) {
-  return name_of(kRules, rule);
+  return name_of(kCheckpointRules, rule);
 }
 std::optional<CheckpointRule> checkpoint_rule_from(std::string_view text) {
-  return value_of(kRules, text);
+  return value_of(kCheckpointRules, text);
 }
 
 std::string_view to_string(CheckpointState state) {
-  return name_of(kStates, state);
+  return name_of(kCheckpointStates, state);
 }
 std::optional<CheckpointState> checkpoint_state_from(std::string_view text) {
-  return value_of(kStates, text);
+  return value_of(kCheckpointStates, text);
 }
 
 void add_up(Checkpoint& checkpoint) {
