@@ -34,8 +34,8 @@ def start_of(cluster: Cluster, vm: str) -> tuple[float, str]:
     """Seconds from the request to the guest's answer, and how it came to run."""
     starts = [one for one in cluster.items("operations?limit=500")
               if one["kind"] == "vm.start" and one["target"] == vm]
-    newest = cluster.get("operations/" + max(starts, key=lambda one: moment(one["created"]))["id"])
-    how = " ".join(line["detail"] or "" for line in newest["history"])
+    newest = max(starts, key=lambda one: moment(one["created"]))
+    how = " ".join(line["detail"] or "" for line in cluster.items(f"operations/{newest['id']}/events"))
     return moment(newest["ended"]) - moment(newest["created"]), "clone" if "as a clone" in how else "boot"
 
 
