@@ -29,6 +29,8 @@ class CaptureFile {
   Status add(std::string_view data);
   /// Whole, and on the disk.
   Status finish();
+  /// It is removed in the end, whole or not.
+  void discard() { whole_ = false; }
   Bytes size() const { return size_; }
   /// Of the whole file as finish() leaves it.
   std::uint64_t checksum() const { return sum_.value(); }

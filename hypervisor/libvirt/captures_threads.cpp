@@ -239,7 +239,8 @@ void Captures::fail(Job& job, const Error& why) {
     job.dropped = true;
     job.status.error = why.text();
   }
-  job.file.reset();  // removes it
+  if (job.file) job.file->discard();
+  job.file.reset();
   const bool goes_on = stands && virDomainResume(job.domain.get()) == 0;
   {
     const std::lock_guard lock(mutex_);

@@ -115,6 +115,17 @@ TEST(CaptureFile, OneThatIsNotFinishedIsRemovedWithItsDirectories) {
   EXPECT_TRUE(std::filesystem::exists(directory.path() + "/job-1/ck-1/demo-1"));
 }
 
+TEST(CaptureFile, AWholeOneThatNobodyWantsIsRemoved) {
+  const TestDirectory directory;
+  const std::string path = directory.path() + "/job-1/ck-1/demo-0";
+  {
+    auto made = CaptureFile::create(path, "<domain/>");
+    ASSERT_TRUE(made && (*made)->finish());
+    (*made)->discard();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(CaptureFile, IsNeverWrittenOverWhatIsThere) {
   // A device that is there already can't be made.
   const TestDirectory directory;
