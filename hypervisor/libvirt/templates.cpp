@@ -114,14 +114,16 @@ Status Templates::open(virConnectPtr connection, const std::string& capabilities
 }
 
 /// What an agent before this one began: it holds memory, and nobody would ask for it again.
-void Templates::end_left_over(virConnectPtr connection) {
+void Templates::end_left_over(virConnectPtr connection) const {
   virDomainPtr* raw = nullptr;
   const int count = virConnectListAllDomains(connection, &raw, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
   for (int i = 0; i < count; ++i) {
     const DomainHandle domain{raw[i]};
-    if (is_template(domain.get())) {
-      virDomainDestroyFlags(domain.get(), VIR_DOMAIN_DESTROY_DEFAULT);
-    }
+    if (!is_template(domain.get())) continue;
+    // Of this directory: tests have several agents on one libvirtd.
+    const std::string xml = take_text(virDomainGetXMLDesc(domain.get(), 0));
+    if (xml.find(escape(directory_ + "/")) == std::string::npos) continue;
+    virDomainDestroyFlags(domain.get(), VIR_DOMAIN_DESTROY_DEFAULT);
   }
   if (count >= 0) std::free(raw);
 }

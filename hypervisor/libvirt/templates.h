@@ -78,7 +78,7 @@ class Templates {
   TemplateStatus fail(const std::string& key, const std::string& why);
   bool says_ready(const std::string& key) const;
   std::string last_words(const std::string& key) const;
-  static void end_left_over(virConnectPtr connection);
+  void end_left_over(virConnectPtr connection) const;
   void make_way(const std::string& but);
 
   const std::string directory_;

@@ -157,10 +157,17 @@ VmSpec DriverContract::cloned(const VmSpec& like) {
   return made;
 }
 
-std::size_t DriverContract::listed() {
+std::size_t DriverContract::listed(const VmSpec& like) {
   auto all = at(0).list();
   EXPECT_TRUE(is_ok(all));
-  return all ? all->size() : 0;
+  if (!all) return 0;
+  // Another test's VMs may be there.
+  const std::string ours = like.id.value.substr(0, like.id.value.rfind('-') + 1);
+  return static_cast<std::size_t>(
+      std::count_if(all->begin(), all->end(), [&](const VmObservation& one) {
+        return one.key.id.value.rfind(ours, 0) == 0 ||
+               one.key.id.value.find("template") != std::string::npos;
+      }));
 }
 
 VmSpec DriverContract::half_way() {

@@ -59,7 +59,8 @@ class DriverContract : public testing::TestWithParam<Backend> {
   /// A clone of it on host 0, its guest up.
   VmSpec cloned(const VmSpec& like);
   /// VMs on host 0.
-  std::size_t listed();
+  /// How many VMs of the test of that one, and templates if any, host 0 lists.
+  std::size_t listed(const VmSpec& like);
   /// A busy VM on host 0 in the midst of a migration to host 1 that does not end by itself.
   VmSpec half_way();
 

@@ -51,6 +51,8 @@ int main(void) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   static char line[kKernelLineMax];
   if (mount("proc", "/proc", "proc", 0, NULL) != 0) die("no /proc");
+  // A clone's random numbers are seeded through it.
+  if (mount("devtmpfs", "/dev", "devtmpfs", 0, NULL) != 0) die("no /dev");
   if (!identity_own(line)) die("no kernel line");
   const uint64_t pages = number_after(line, "wws", 4 << 20) / kPage;
   uint64_t* memory =
