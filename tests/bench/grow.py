@@ -79,6 +79,18 @@ def warm(cluster: Cluster, hosts: int) -> None:
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     repeats = 2 if options.quick else max(5, options.repeat)
     several = 4 if options.quick else 8
+    # They are off by default.
+    cluster.kill_mared()
+    mared = cluster.start_mared_with("", "--clones")
+    try:
+        return measured(cluster, repeats, several)
+    finally:
+        mared.kill()
+        mared.wait()
+        cluster.start_mared()
+
+
+def measured(cluster: Cluster, repeats: int, several: int) -> dict[str, Any]:
     say("templates")
     warm(cluster, len(cluster.hosts))
     ones, boots, pss = [], [], []

@@ -207,8 +207,8 @@ class Cluster:
         self.lab("start-mared")
         wait_until(self.answers, "mared answers", patience_s=60)
 
-    def start_mared_with(self, failpoints: str) -> "subprocess.Popen[bytes]":
-        """mared as the lab starts it, but with failpoints. It must not run."""
+    def start_mared_with(self, failpoints: str, *options: str) -> "subprocess.Popen[bytes]":
+        """mared as the lab starts it, but with failpoints, and with more options. It must not run."""
         assert self._mared_argv, "mared did not run when the tests began"
         for old in (self.state / "mared").glob("failpoint.*"):
             old.unlink()
@@ -216,7 +216,7 @@ class Cluster:
         environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "_MARE_LAB_STATE": str(self.state),
                        "MARE_FAILPOINTS": failpoints}
         with open(self.state / "logs" / "mared.log", "ab") as log:
-            process = subprocess.Popen(self._mared_argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            process = subprocess.Popen([*self._mared_argv, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        env=environment, start_new_session=True, cwd="/")
         wait_until(lambda: self.answers() or process.poll() is not None, "mared answers", patience_s=60)
         return process
