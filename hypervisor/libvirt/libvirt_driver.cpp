@@ -49,10 +49,6 @@ Error being_captured(const VmKey& vm) {
                     "wait for the checkpoint");
 }
 
-std::string mib(Bytes bytes) {
-  return std::to_string(bytes.count >> 20U) + " MiB";
-}
-
 class LibvirtDriver final : public Driver {
  public:
   LibvirtDriver(LibvirtOptions options, Announcer& announcer, Clock& clock, Log& log)
@@ -663,9 +659,9 @@ class LibvirtDriver final : public Driver {
     for (const auto& [uuid, bytes] : used) sum = sum + bytes;
     if (sum + needed <= options_.memory) return true;
     return make_error(Code::ResourceExhausted,
-                      "host '" + options_.host_name + "' has " + mib(options_.memory - sum) +
-                          " of " + mib(options_.memory) + " left for VMs; '" + vm.id.value +
-                          "' needs " + mib(needed),
+                      "host '" + options_.host_name + "' has " + mib_text(options_.memory - sum) +
+                          " of " + mib_text(options_.memory) + " left for VMs; '" + vm.id.value +
+                          "' needs " + mib_text(needed),
                       "end a VM there, or choose another host");
   }
 

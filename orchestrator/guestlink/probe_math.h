@@ -19,10 +19,10 @@ struct Sample {
 /// Samples in the order of their arrival.
 ///
 /// Silence: the longest time between two arrivals. Clock lost: our elapsed time minus the guest's
-/// between two samples, one near each end. A sample's two clocks were read at about the middle of
-/// its round trip, so each end uses the sample with the least round trip among its 20: the error is
-/// half of that trip at most (Cristian, Distributed Computing 3, 1989). Small negative results are
-/// noise and given as 0.
+/// between two samples, one near each end and on its side of the silence. A sample's two clocks
+/// were read at about the middle of its round trip, so each end uses the sample with the least
+/// round trip among its 20: the error is half of that trip at most (Cristian, Distributed Computing
+/// 3, 1989). Small negative results are noise and given as 0.
 ProbeReport evaluate(const std::vector<Sample>& samples, int sent, Microseconds period);
 
 }  // namespace mare::guestlink

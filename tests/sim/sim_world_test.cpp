@@ -30,6 +30,20 @@ class World : public ::testing::Test {
     const auto made = done(world.engine().submit(request));
     ASSERT_EQ(made.outcome, Outcome::Succeeded) << made.reason;
   }
+  /// From the commit on the source hears nothing for so long, so nobody can end the copy that is
+  /// left there.
+  void move_and_silence_the_source(const VmId& id, const HostId& source, MonotonicTime silence) {
+    world.kill_mared();
+    world.start_mared([this, source, silence](const Operation& operation) {
+      if (operation.state != "Committed") return;
+      EXPECT_TRUE(world.cluster.silence_host(source, silence));
+    });
+    world.cluster.break_next_switch(id, sim::BrokenSwitch::HandedOver);
+    engine::MigrateRequest move;
+    move.vm = id;
+    move.policy.strategy = Strategy::PreCopy;
+    ASSERT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  }
   Vm vm(int index) { return world.vms().at(static_cast<std::size_t>(index)); }
   void TearDown() override {
     for (const auto& violation : world.cluster.check_invariants()) ADD_FAILURE() << violation.what;
@@ -316,17 +330,7 @@ TEST_F(World, ACopyOfADeletedPoolIsEndedWhenItsHostIsBack) {
   make_pool(1);
   const HostId source = *vm(0).host;
   const VmId id = vm(0).id;
-  // From the commit on the source hears nothing, so nobody can end what is left there.
-  world.kill_mared();
-  world.start_mared([&](const Operation& operation) {
-    if (operation.state != "Committed") return;
-    EXPECT_TRUE(world.cluster.silence_host(source, 300s));
-  });
-  world.cluster.break_next_switch(id, sim::BrokenSwitch::HandedOver);
-  engine::MigrateRequest move;
-  move.vm = id;
-  move.policy.strategy = Strategy::PreCopy;
-  EXPECT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  move_and_silence_the_source(id, source, 300s);
   done(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true}));
   ASSERT_TRUE(world.vms().empty());
   ASSERT_EQ(world.cluster.copy_on(source, id), Copy::Paused);
@@ -338,16 +342,7 @@ TEST_F(World, AHostThatAnswersIsNotForgottenWithACopyOnIt) {
   make_pool(1);
   const HostId source = *vm(0).host;
   const VmId id = vm(0).id;
-  world.kill_mared();
-  world.start_mared([&](const Operation& operation) {
-    if (operation.state != "Committed") return;
-    EXPECT_TRUE(world.cluster.silence_host(source, 20s));
-  });
-  world.cluster.break_next_switch(id, sim::BrokenSwitch::HandedOver);
-  engine::MigrateRequest move;
-  move.vm = id;
-  move.policy.strategy = Strategy::PreCopy;
-  ASSERT_EQ(done(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  move_and_silence_the_source(id, source, 20s);
   ASSERT_EQ(world.cluster.copy_on(source, id), Copy::Paused);
   const auto health = [&] {
     for (const auto& host : world.hosts()) {
