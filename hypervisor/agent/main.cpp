@@ -84,6 +84,8 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
                                                           : dirtylog::LogChoice::Auto;
   with.dirty_log_library = options.dirty_log_library;
   with.watchdog = options.watchdog;
+  with.emulator = options.emulator;
+  with.template_memory = options.template_memory;
   with.longest_lease = options.longest_lease;
   auto driver = libvirt::make_driver(with, *backend.announcer, clock, log);
   if (!driver) return driver.error();

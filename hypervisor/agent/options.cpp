@@ -108,6 +108,16 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "mare-watchdog, which ends this host's VMs when its lease is over, also when the "
                  "agent was killed; auto: beside this program; none: this host holds no leases")
       ->capture_default_str();
+  std::string emulator = "auto";
+  app.add_option("--emulator", emulator,
+                 "mare-qemu, by which libvirt starts templates and their clones; auto: beside this "
+                 "program; none: VMs boot on this host")
+      ->capture_default_str();
+  app.add_option("--template-memory", options.template_memory,
+                 "A directory of this agent alone, on a tmpfs, for the memory of templates, some "
+                 "140 MB each; '': in --state-dir, and then a checkpoint of VMs that are clones "
+                 "stops them until it is written")
+      ->capture_default_str();
   long lease_ms = 0;
   app.add_option("--lease-ms", lease_ms,
                  "No longer lease than that is taken; 0: as long as mared says (its --lease-ms, "
@@ -137,6 +147,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.dirty_log_library =
       chosen_file(library, "libmare-dirtylog.so", {".", "../lib/mare", "../dirtylog"});
   options.watchdog = chosen_file(watchdog, "mare-watchdog", {".", "../leases"});
+  options.emulator = chosen_file(emulator, "mare-qemu", {".", "../libvirt"});
   options.longest_lease = Milliseconds{lease_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug
                       : level == "info"    ? LogLevel::Info

@@ -26,8 +26,9 @@ struct Machinery {
   bool accelerated = false;
   unsigned long qemu = 0;  // packed versions
   unsigned long libvirt = 0;
-  bool zstd = false;         // QEMU was built with it
-  bool userfaultfd = false;  // QEMU may use it: post-copy needs it at the destination
+  bool zstd = false;             // QEMU was built with it
+  bool userfaultfd = false;      // QEMU may use it: post-copy needs it at the destination
+  std::string cloning_why = {};  // "" or why the emulator for clones can't be used
 };
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hypervisor/libvirt/emulator/ram_argument.h"
+
 namespace mare::libvirt {
 namespace {
 
@@ -23,6 +25,7 @@ std::string cpu_xml(bool accelerated) {
 
 std::string devices_xml(const VmSpec& vm, const DomainOptions& options) {
   std::string xml = "<devices>";
+  if (options.ram != Ram::Own) xml += element("emulator", options.emulator);
   xml += "<controller type='usb' model='none'/>";
   xml += "<interface type='bridge'><mac address='" + vm.mac.text() + "'/><source bridge='" +
          escape(options.bridge) + "'/><model type='virtio'/><rom enabled='no'/></interface>";
@@ -41,35 +44,6 @@ std::string argument(const std::string& value) {
   return "<qemu:arg value='" + escape(value) + "'/>";
 }
 
-/// In QEMU's lists of options a comma within a value is written twice.
-std::string option_value(const std::string& value) {
-  std::string out;
-  for (const char c : value) out += c == ',' ? ",," : std::string(1, c);
-  return out;
-}
-
-constexpr std::string_view kOtherRam = ",id=mare.ram,size=";
-
-/// The VM's RAM as an object of ours in the place of libvirt's, which stays untouched and so takes
-/// no memory. libvirt can map a file, but not one of somebody else's naming.
-std::string ram_arguments(const std::string& kind, const std::string& size,
-                          const std::string& more) {
-  return argument("-object") +
-         argument(kind + std::string(kOtherRam) + size +
-                  ",x-use-canonical-path-for-ramblock-id=off" + more) +
-         argument("-machine") + argument("memory-backend=mare.ram");
-}
-
-std::string ram_of(const VmSpec& vm, const DomainOptions& options) {
-  if (options.ram == Ram::Own) return "";
-  const bool shared = options.ram == Ram::Template;
-  const std::string file = std::string(",share=") + (shared ? "on" : "off") +
-                           ",mem-path=" + option_value(options.ram_file);
-  const std::string ram =
-      ram_arguments("memory-backend-file", std::to_string(vm.memory.count), file);
-  return shared ? ram : ram + argument("-incoming") + argument("defer");
-}
-
 constexpr std::string_view kQemuNamespace =
     " xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>";
 
@@ -81,13 +55,21 @@ std::string hurry_xml(Ram ram) {
          "<qemu:del capability='cpu-unavailable-features'/></qemu:capabilities>";
 }
 
+std::string variable(const std::string& name, const std::string& value) {
+  return "<qemu:env name='" + name + "' value='" + escape(value) + "'/>";
+}
+
 /// libvirt's own way to QEMU's environment and arguments. It writes the element back with its own
 /// prefix "qemu", arguments first.
-std::string command_line_xml(const std::string& library, const std::string& arguments) {
-  if (library.empty() && arguments.empty()) return "";
-  std::string xml = "<qemu:commandline" + std::string(kQemuNamespace) + arguments;
-  if (!library.empty()) xml += "<qemu:env name='LD_PRELOAD' value='" + escape(library) + "'/>";
-  return xml + "</qemu:commandline>";
+std::string command_line_xml(const DomainOptions& options) {
+  std::string inner;
+  if (options.ram == Ram::Clone) inner += argument("-incoming") + argument("defer");
+  if (!options.preload.empty()) inner += variable("LD_PRELOAD", options.preload);
+  if (options.ram != Ram::Own) {
+    inner += variable(kRamVariable, to_text({options.ram == Ram::Template, options.ram_file}));
+  }
+  if (inner.empty()) return "";
+  return "<qemu:commandline" + std::string(kQemuNamespace) + inner + "</qemu:commandline>";
 }
 
 /// A clone is not booted: it is told in a text what its kernel line would have been.
@@ -147,8 +129,8 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
   xml +=
       "<on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</"
       "on_crash>";
-  return xml + devices_xml(vm, options) + command_line_xml(options.preload, ram_of(vm, options)) +
-         hurry_xml(options.ram) + "</domain>";
+  return xml + devices_xml(vm, options) + command_line_xml(options) + hurry_xml(options.ram) +
+         "</domain>";
 }
 
 namespace {
@@ -177,19 +159,11 @@ std::string without_element(const std::string& xml, const std::string& name) {
   return xml.substr(0, begin) + xml.substr(end + close.size());
 }
 
-/// Without what any host had QEMU preload and map, and how libvirt there was hurried: all in these
-/// elements is ours.
+/// Without what any host had QEMU preload and map, by which program, and how libvirt there was
+/// hurried: all in these elements is ours. What was a clone is a VM as any other after a move.
 std::string without_qemu(const std::string& xml) {
-  return without_element(without_element(xml, "qemu:commandline"), "qemu:capabilities");
-}
-
-/// A VM that was a clone has RAM of its own after a move, of the name that it had.
-std::string ram_after_a_move(const std::string& xml) {
-  const auto at = xml.find(kOtherRam);
-  if (at == std::string::npos) return "";
-  const auto begin = at + kOtherRam.size();
-  return ram_arguments("memory-backend-ram",
-                       xml.substr(begin, xml.find_first_not_of("0123456789", begin) - begin), "");
+  return without_element(
+      without_element(without_element(xml, "qemu:commandline"), "qemu:capabilities"), "emulator");
 }
 
 bool is_alphanumeric(char c) {
@@ -223,8 +197,9 @@ std::string retarget(const std::string& xml, const std::string& bridge, const st
   const std::string bridged = without_qemu(replace_values(moved, kBridgeBegin, bridge, bridges));
   const auto end = bridged.rfind("</domain>");
   if (end == std::string::npos) return bridged;
-  return bridged.substr(0, end) + command_line_xml(preload, ram_after_a_move(xml)) +
-         bridged.substr(end);
+  DomainOptions there;
+  there.preload = preload;
+  return bridged.substr(0, end) + command_line_xml(there) + bridged.substr(end);
 }
 
 std::string text_of(const std::string& xml, const std::string& element) {

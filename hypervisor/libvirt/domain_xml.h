@@ -15,8 +15,7 @@ inline constexpr const char* kMetadataUri = "urn:mare:vm:1";
 inline constexpr const char* kTemplateUri = "urn:mare:template:1";
 
 /// What a VM's memory is. Of its own; a template's, in a file that its clones map; or a clone's,
-/// that file until it writes. The last two are another object in QEMU, with another name, and keep
-/// it when they move: QEMU tells RAM by name.
+/// that file until it writes.
 enum class Ram : std::uint8_t { Own, Template, Clone };
 
 struct DomainOptions {
@@ -26,6 +25,7 @@ struct DomainOptions {
   std::string preload = {};  // a library that QEMU is to load, "" for none
   Ram ram = Ram::Own;
   std::string ram_file = {};  // of a template or a clone
+  std::string emulator = {};  // mare-qemu, for these two
 };
 
 /// Text for an attribute or an element; what XML can't hold at all (control characters) is dropped.

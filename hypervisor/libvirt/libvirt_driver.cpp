@@ -56,7 +56,7 @@ class LibvirtDriver final : public Driver {
         clock_(clock),
         accelerated_(kvm_is_usable()),
         consoles_(options_.state_dir + "/console", clock),
-        templates_(options_.state_dir + "/templates", clock, log),
+        templates_(options_.state_dir + "/templates", options_.template_memory, clock, log),
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
@@ -118,7 +118,8 @@ class LibvirtDriver final : public Driver {
     facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
     facts.migration_tls = options_.migration_tls;
-    facts.cloning_why = why_no_cloning(qemu);
+    facts.cloning_why =
+        machinery_.cloning_why.empty() ? why_no_cloning(qemu) : machinery_.cloning_why;
     facts.cloning = facts.cloning_why.empty();
     return facts;
   }
@@ -539,9 +540,19 @@ class LibvirtDriver final : public Driver {
     machinery_.accelerated = accelerated_;
     machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
     machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
+    machinery_.cloning_why = why_no_emulator(connection->get());
     if (auto opened = templates_.open(connection->get(), known); !opened) return opened;
     auto all = facts();
     return all ? ok_status() : Status(all.error());
+  }
+
+  /// libvirt asks each emulator what it can do before its first domain; this one now.
+  std::string why_no_emulator(virConnectPtr connection) const {
+    if (options_.emulator.empty()) return "mare-qemu is not beside the agent: --emulator";
+    const std::string can = take_text(virConnectGetDomainCapabilities(
+        connection, options_.emulator.c_str(), "x86_64", "q35", accelerated_ ? "kvm" : "qemu", 0));
+    if (!can.empty()) return "";
+    return last_read_error("libvirt can't use " + options_.emulator).text();
   }
 
   Status can_move(const Sending& sending) {

@@ -25,7 +25,10 @@ Status check_files(const VmSpec& vm) {
 }  // namespace
 
 DomainOptions Starting::options(const VmId& vm) const {
-  return {accelerated_, options_.bridge, parts_.consoles.path(vm), parts_.watching.preload()};
+  DomainOptions out{accelerated_, options_.bridge, parts_.consoles.path(vm),
+                    parts_.watching.preload()};
+  out.emulator = options_.emulator;
+  return out;
 }
 
 Status Starting::boot(const VmSpec& vm) {

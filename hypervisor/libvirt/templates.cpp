@@ -102,15 +102,52 @@ std::string key_of(const std::string& description) {
   return text.data();
 }
 
+Templates::Templates(std::string directory, std::string memory, Clock& clock, Log& log)
+    : directory_(std::move(directory)),
+      memory_(memory.empty() ? directory_ : std::move(memory)),
+      clock_(clock),
+      log_(log) {}
+
+bool Templates::make_places(const std::string& key) const {
+  remove(key);
+  for (const auto& place : {directory_ + "/" + key, memory_ + "/" + key}) {
+    std::error_code failed;
+    fs::create_directories(place, failed);
+    // QEMU makes its files itself, as whoever it runs as.
+    if (failed || chown(place.c_str(), owner_.user, owner_.group) != 0) return false;
+  }
+  return true;
+}
+
+void Templates::remove(const std::string& key) const {
+  std::error_code ignored;
+  // `what` first: a template without its RAM must not be found.
+  fs::remove(path(key, "what"), ignored);
+  fs::remove_all(memory_ + "/" + key, ignored);
+  fs::remove_all(directory_ + "/" + key, ignored);
+}
+
 Status Templates::open(virConnectPtr connection, const std::string& capabilities) {
   owner_ = qemu_owner(capabilities);
   end_left_over(connection);
-  std::error_code failed;
-  fs::create_directories(directory_, failed);
-  if (failed) {
-    return make_error(Code::Unavailable, "cannot make " + directory_ + ": " + failed.message());
+  for (const auto& place : {directory_, memory_}) {
+    std::error_code failed;
+    fs::create_directories(place, failed);
+    if (failed) {
+      return make_error(Code::Unavailable, "cannot make " + place + ": " + failed.message());
+    }
   }
+  forget_strays();
   return ok_status();
+}
+
+/// RAM that belongs to no template holds memory for nothing.
+void Templates::forget_strays() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(memory_, ignored)) {
+    const std::string key = entry.path().filename().string();
+    if (!fs::exists(path(key, "what"), ignored)) remove(key);
+  }
 }
 
 /// What an agent before this one began: it holds memory, and nobody would ask for it again.
@@ -132,11 +169,12 @@ std::optional<TemplateFiles> Templates::find(const TemplateSpec& what,
                                              const std::string& hypervisor) {
   const std::string description = describe(what, hypervisor);
   const std::string key = key_of(description);
-  if (read_text(path(key, "what")) != description) return std::nullopt;
   std::error_code ignored;
+  if (read_text(path(key, "what")) != description) return std::nullopt;
+  if (!fs::exists(ram(key), ignored)) return std::nullopt;  // the host was started anew
   // The one that was used last is the last to go.
   fs::last_write_time(path(key, "what"), fs::file_time_type::clock::now(), ignored);
-  return TemplateFiles{path(key, "ram"), path(key, "state")};
+  return TemplateFiles{ram(key), path(key, "state")};
 }
 
 Result<TemplateStatus> Templates::make(virConnectPtr connection, const TemplateSpec& what,
@@ -166,16 +204,12 @@ Result<TemplateStatus> Templates::begin(virConnectPtr connection, const Template
   if (there) virDomainDestroyFlags(there.get(), VIR_DOMAIN_DESTROY_DEFAULT);
   if (auto room = admit(guest); !room) return room.error();
   make_way(key);
-  std::error_code failed;
-  fs::remove_all(directory_ + "/" + key, failed);
-  fs::create_directories(directory_ + "/" + key, failed);
-  // QEMU makes its files itself, as whoever it runs as.
-  if (failed || chown((directory_ + "/" + key).c_str(), owner_.user, owner_.group) != 0) {
+  if (!make_places(key)) {
     release(guest.uuid);
-    return fail(key, "cannot make " + directory_ + "/" + key);
+    return fail(key, "cannot make " + directory_ + "/" + key + " or " + memory_ + "/" + key);
   }
   options.ram = Ram::Template;
-  options.ram_file = path(key, "ram");
+  options.ram_file = ram(key);
   options.console_path = path(key, "console");
   const std::string xml = domain_xml(guest, options);
   const DomainHandle made{virDomainCreateXML(connection, xml.c_str(), VIR_DOMAIN_NONE)};
@@ -232,7 +266,7 @@ Status Templates::keep(virDomainPtr domain, const std::string& key,
 TemplateStatus Templates::fail(const std::string& key, const std::string& why) {
   failures_[key] = {why, clock_.now()};
   std::error_code ignored;
-  fs::remove(path(key, "ram"), ignored);  // its console is worth a look
+  fs::remove(ram(key), ignored);  // its console is worth a look
   log_.warn("libvirt", "template " + key + ": " + why);
   return {TemplatePhase::Failed, why};
 }
@@ -257,7 +291,7 @@ void Templates::make_way(const std::string& but) {
     kept.emplace_back(fs::last_write_time(entry.path() / "what", ignored), entry.path());
   }
   std::sort(kept.begin(), kept.end());
-  for (std::size_t i = 0; i + kKept <= kept.size(); ++i) fs::remove_all(kept[i].second, ignored);
+  for (std::size_t i = 0; i + kKept <= kept.size(); ++i) remove(kept[i].second.filename());
 }
 
 }  // namespace mare::libvirt

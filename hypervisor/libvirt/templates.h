@@ -1,6 +1,7 @@
-// The templates of this host: STATE/templates/KEY/{ram,state,what}. `what` is written last and says
-// in words what it is of, so a directory without it is no template. RAM is mapped by clones and
-// never written again; removing it takes nothing from those that run.
+// The templates of this host: STATE/templates/KEY/{state,what} and MEMORY/KEY/ram. `what` is
+// written last and says in words what it is of, so a directory without it is no template. RAM is
+// mapped by clones and never written again; removing it takes nothing from those that run. MEMORY
+// is best a tmpfs: of memory that is a disk's file QEMU can't take a copy while the VM goes on.
 //
 // A template's guest boots as a domain of its own, which carries another mark than VMs do. One that
 // an earlier agent began is ended. Thread-safe.
@@ -41,8 +42,8 @@ std::string key_of(const std::string& description);
 
 class Templates {
  public:
-  Templates(std::string directory, Clock& clock, Log& log)
-      : directory_(std::move(directory)), clock_(clock), log_(log) {}
+  /// `memory`: for the RAM, a directory of this host's agent alone; "": beside the rest.
+  Templates(std::string directory, std::string memory, Clock& clock, Log& log);
 
   /// Before the first other call.
   Status open(virConnectPtr connection, const std::string& capabilities);
@@ -69,6 +70,11 @@ class Templates {
   std::string path(const std::string& key, const char* file) const {
     return directory_ + "/" + key + "/" + file;
   }
+  std::string ram(const std::string& key) const { return memory_ + "/" + key + "/ram"; }
+  /// Makes the places of one, empty, for QEMU to write to.
+  bool make_places(const std::string& key) const;
+  void remove(const std::string& key) const;
+  void forget_strays() const;
   Result<TemplateStatus> begin(virConnectPtr connection, const TemplateSpec& what,
                                const std::string& key, DomainOptions options, const Admit& admit,
                                const Release& release);
@@ -82,6 +88,7 @@ class Templates {
   void make_way(const std::string& but);
 
   const std::string directory_;
+  const std::string memory_;
   Clock& clock_;
   Log& log_;
   Owner owner_;

@@ -101,9 +101,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--boot-timeout", boot_timeout, "Seconds for a guest to answer after its start")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
-  app.add_flag("--clones", options.settings.clones,
-               "VMs start as clones of templates where hosts have them. Not for VMs that move: see "
-               "docs/elastic-pools.md");
+  app.add_flag("--clones,!--no-clones", options.settings.clones,
+               "VMs start as clones of templates where hosts have them (default), or boot always");
   app.add_option("--unreachable-timeout", unreachable_timeout,
                  "Seconds that an operation waits for a silent host before it gives up")
       ->check(CLI::Range(1.0, 86400.0))

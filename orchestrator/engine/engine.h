@@ -85,7 +85,7 @@ struct Settings {
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
   Seconds auto_spread{0};       // after hosts came, running jobs are spread to them; 0: never
-  bool clones = false;          // VMs start from templates where hosts have them
+  bool clones = true;           // VMs start from templates where hosts have them
   Seconds clone_timeout{20};    // a clone that does not answer by then is booted instead
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.

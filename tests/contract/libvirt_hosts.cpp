@@ -70,6 +70,8 @@ class LibvirtHosts : public LabHosts {
     options.state_dir = state_of(index);
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
     options.watchdog = MARE_WATCHDOG;
+    options.emulator = MARE_EMULATOR;
+    options.template_memory = "/dev/shm/mare-contract" + options.state_dir;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
     announcer = std::make_unique<CountingAnnouncer>(clock());
     auto made = libvirt::make_driver(options, *announcer, clock(), log());

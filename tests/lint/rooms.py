@@ -38,7 +38,7 @@ ROOMS = (
     # QEMU's monitor speaks JSON.
     Room("hypervisor/libvirt", "driver.h, dirtylog, leases, own C library",
          ("hypervisor", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt", "json"),
-         targets=("mare_libvirt",)),
+         targets=("mare_libvirt", "mare-qemu")),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
     # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same
     # kind of certificates.

@@ -17,6 +17,11 @@ AGENT_PORT = 7412
 LIBVIRT_PORT = 16509
 
 
+def template_memory(directory: Path) -> Path:
+    """Where the hosts of the lab in that directory keep the memory of their templates."""
+    return Path("/dev/shm") / ("mare" + str(directory).replace("/", "-"))
+
+
 @dataclass(frozen=True)
 class Plan:
     """The options of a lab that is up; kept in lab.json, so that `up` again means the same lab."""

@@ -27,7 +27,8 @@ PRIVATE = {"run": "/run", "etc-libvirt": "/etc/libvirt", "lib-libvirt": "/var/li
 # In a build tree programs are in their room's folder; installed, daemons are in sbin.
 PLACES = {"mared": ("mared", "../sbin/mared", "orchestrator/daemon/mared"),
           "mare": ("mare", "ui/cli/mare"),
-          "mare-agent": ("mare-agent", "../sbin/mare-agent", "hypervisor/agent/mare-agent")}
+          "mare-agent": ("mare-agent", "../sbin/mare-agent", "hypervisor/agent/mare-agent"),
+          "mare-qemu": ("mare-qemu", "../sbin/mare-qemu", "hypervisor/libvirt/mare-qemu")}
 
 # The first look at an emulator under load takes libvirt up to a minute; see warm_capabilities().
 LIBVIRT_PATIENCE = 120.0
@@ -243,6 +244,9 @@ def warm_capabilities(state: LabState, host: str) -> None:
     time.
     """
     virsh(state, host, "domcapabilities", "--virttype", "qemu", timeout=LIBVIRT_PATIENCE)
+    if emulator := program(state.bin, "mare-qemu"):  # of templates and clones
+        virsh(state, host, "domcapabilities", "--virttype", "qemu", "--emulatorbin", emulator,
+              timeout=LIBVIRT_PATIENCE)
     store = state.plan.directory / "cache" / "capabilities"
     store.mkdir(parents=True, exist_ok=True)
     known = {path.name: path for path in _capability_files(state.plan, host).glob("*.xml")}

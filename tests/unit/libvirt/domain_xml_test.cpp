@@ -132,13 +132,14 @@ TEST(CheckKey, NamesBecomeFilesSoTheyAreChecked) {
 TEST(DomainXml, ATemplatesMemoryIsAFileAndItIsNoVm) {
   DomainOptions with = options(false);
   with.ram = Ram::Template;
-  with.ram_file = "/state/a,b/ram";
+  with.ram_file = "/state/a&b/ram";
+  with.emulator = "/sbin/mare-qemu";
   const std::string xml = domain_xml(some_vm(), with);
   EXPECT_THAT(xml, HasSubstr("urn:mare:template:1"));
   EXPECT_THAT(xml, Not(HasSubstr("urn:mare:vm:1")));
   EXPECT_THAT(xml, HasSubstr("<kernel>"));
-  EXPECT_THAT(xml, HasSubstr("memory-backend-file,id=mare.ram,size=201326592,"));
-  EXPECT_THAT(xml, HasSubstr("share=on,mem-path=/state/a,,b/ram'"));
+  EXPECT_THAT(xml, HasSubstr("<devices><emulator>/sbin/mare-qemu</emulator>"));
+  EXPECT_THAT(xml, HasSubstr("<qemu:env name='MARE_RAM' value='shared:/state/a&amp;b/ram'/>"));
   EXPECT_THAT(xml, Not(HasSubstr("-incoming")));
 }
 
@@ -147,30 +148,32 @@ TEST(DomainXml, ACloneMapsThatFileForItselfAndIsToldWhoItIs) {
   with.ram = Ram::Clone;
   with.ram_file = "/state/ram";
   with.preload = "/lib.so";
+  with.emulator = "/sbin/mare-qemu";
   const std::string xml = domain_xml(some_vm(), with);
   EXPECT_THAT(xml, HasSubstr("urn:mare:vm:1"));
   EXPECT_THAT(xml, Not(HasSubstr("<kernel>")));
   EXPECT_THAT(xml, HasSubstr("<entry name='opt/mare/line'>console=ttyS0 mare.token="));
   EXPECT_THAT(xml, HasSubstr(" mare.mac=52:54:00:4d:01:05 mare.machine=6f0d3c1e-2a5b-4c7d-8e9f-"
                              "001122334455</entry>"));
-  EXPECT_THAT(xml, HasSubstr("share=off,mem-path=/state/ram'"));
+  EXPECT_THAT(xml, HasSubstr("<emulator>/sbin/mare-qemu</emulator>"));
+  EXPECT_THAT(xml, HasSubstr("<qemu:env name='MARE_RAM' value='private:/state/ram'/>"));
   EXPECT_THAT(xml, HasSubstr("<qemu:arg value='-incoming'/><qemu:arg value='defer'/>"));
   EXPECT_THAT(xml, HasSubstr("LD_PRELOAD"));
   EXPECT_THAT(xml, HasSubstr("<qemu:del capability='cpu-unavailable-features'/>"));
 }
 
-TEST(DomainXml, ACloneThatMovedHasMemoryOfItsOwnUnderTheNameItHad) {
+TEST(DomainXml, ACloneThatMovedIsAVmAsAnyOther) {
   DomainOptions with = options(false);
   with.ram = Ram::Clone;
   with.ram_file = "/state/ram";
+  with.emulator = "/sbin/mare-qemu";
   const std::string there =
       retarget(domain_xml(some_vm(), with), "br7", "/there/demo-0.log", "/there/lib.so");
-  EXPECT_THAT(there, HasSubstr("memory-backend-ram,id=mare.ram,size=201326592,"));
-  EXPECT_THAT(there, HasSubstr("memory-backend=mare.ram"));
   EXPECT_THAT(there, HasSubstr("/there/lib.so"));
-  EXPECT_THAT(there, Not(HasSubstr("/state/ram")));
-  EXPECT_THAT(there, Not(HasSubstr("-incoming")));
-  EXPECT_THAT(there, Not(HasSubstr("qemu:capabilities")));
+  for (const char* gone :
+       {"MARE_RAM", "/state/ram", "emulator", "-incoming", "qemu:capabilities"}) {
+    EXPECT_THAT(there, Not(HasSubstr(gone)));
+  }
   // And on, and back.
   EXPECT_EQ(retarget(there, "br7", "/there/demo-0.log", "/there/lib.so"), there);
 }
