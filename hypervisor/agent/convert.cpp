@@ -359,6 +359,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_emulated(value.emulated);
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
+  out.set_cpu_granted(value.cpu_granted);
   return out;
 }
 
@@ -385,6 +386,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.emulated = value.emulated();
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
+  out.cpu_granted = value.cpu_granted() > 0 ? value.cpu_granted() : 1;
   return out;
 }
 

@@ -21,6 +21,7 @@ enum class LogChoice : std::uint8_t { Auto, PageSampling, None };
 struct LogReading {
   Bytes unique;              // written since arm()
   Microseconds progress{0};  // CPU time of all vCPUs, from any origin
+  Microseconds waited{0};    // that they wanted to run and did not get a CPU, from any origin
   std::vector<double> heat;  // share of each region written since arm()
 };
 

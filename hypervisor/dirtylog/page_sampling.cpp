@@ -99,6 +99,7 @@ Result<LogReading> PageSampling::read() {
   if (auto looked = look(digests); !looked) return looked.error();
   LogReading out;
   out.progress = (before + process_.cpu_time(vcpus_)) / 2;
+  out.waited = process_.waiting_time(vcpus_);
   out.heat.assign(kHeatRegions, 0);
   std::array<std::size_t, kHeatRegions> sampled{};
   std::size_t written = 0;

@@ -236,6 +236,7 @@ Result<LogReading> PagemapScan::read() {
   // A process that ends meanwhile has no memory left, and looks idle.
   if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");
   out.progress = (before + process_.cpu_time(vcpus_)) / 2;
+  out.waited = process_.waiting_time(vcpus_);
   make_shares(out.heat, ram_);
   return out;
 }

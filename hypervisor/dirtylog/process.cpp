@@ -254,16 +254,27 @@ std::vector<pid_t> Process::vcpu_threads() const {
   return out;
 }
 
-Microseconds Process::cpu_time(const std::vector<pid_t>& threads) const {
+Microseconds Process::scheduled(const std::vector<pid_t>& threads, int column) const {
   std::chrono::nanoseconds sum{0};
   for (const pid_t thread : threads) {
-    // "RUN WAIT SLICES": nanoseconds on a CPU first. A thread that has ended adds nothing.
+    // "RUN WAIT SLICES": nanoseconds. A thread that has ended adds nothing.
     const auto text = read_whole(path("task/" + std::to_string(thread) + "/schedstat"));
-    std::int64_t run = 0;
-    if (text) std::from_chars(text->data(), text->data() + text->size(), run);
-    sum += std::chrono::nanoseconds{run};
+    if (!text) continue;
+    std::array<std::int64_t, 2> both{};
+    const char* end = text->data() + text->size();
+    const auto run = std::from_chars(text->data(), end, both[0]);
+    if (run.ptr < end) std::from_chars(run.ptr + 1, end, both[1]);
+    sum += std::chrono::nanoseconds{both.at(static_cast<std::size_t>(column))};
   }
   return std::chrono::duration_cast<Microseconds>(sum);
+}
+
+Microseconds Process::cpu_time(const std::vector<pid_t>& threads) const {
+  return scheduled(threads, 0);
+}
+
+Microseconds Process::waiting_time(const std::vector<pid_t>& threads) const {
+  return scheduled(threads, 1);
 }
 
 }  // namespace mare::dirtylog

@@ -102,8 +102,13 @@ class Process {
   std::vector<pid_t> vcpu_threads() const;
   /// CPU time of these threads so far.
   Microseconds cpu_time(const std::vector<pid_t>& threads) const;
+  /// Time so far in which they were ready to run and others had the CPU, or their own quota was
+  /// used up.
+  Microseconds waiting_time(const std::vector<pid_t>& threads) const;
 
  private:
+  /// The `column`th number of their schedstat, added up.
+  Microseconds scheduled(const std::vector<pid_t>& threads, int column) const;
   Process(pid_t pid, Fd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
   pid_t pid_ = 0;
   Fd pidfd_;

@@ -34,6 +34,8 @@ constexpr int kExactness = 4;
 /// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
 constexpr int kCostLimitPercent = 1;
 constexpr std::uint64_t kPageBytes = 4096;
+/// Of CPU time, to tell how much of it a guest gets.
+constexpr Microseconds kEnoughWanted{20'000};
 
 Microseconds micro(nanoseconds span) {
   return std::chrono::duration_cast<Microseconds>(span);
@@ -123,6 +125,12 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, cycle.cost()));
   }
+  const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(),
+                                 [](const Cycle& cycle) { return cycle.wanted >= kEnoughWanted; });
+  if (told != vm.cycles.rend()) {
+    out.cpu_granted =
+        static_cast<double>(told->granted.count()) / static_cast<double>(told->wanted.count());
+  }
   out.heat = vm.heat;
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
@@ -206,6 +214,9 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   Cycle& cycle = vm.cycles.back();
   cycle.scanning += after - before;
   cycle.written = std::max(cycle.written, reading.unique);
+  if (!cycle.first) cycle.first = LogReading{{}, reading.progress, reading.waited, {}};
+  cycle.granted = std::max(Microseconds{0}, reading.progress - cycle.first->progress);
+  cycle.wanted = cycle.granted + std::max(Microseconds{0}, reading.waited - cycle.first->waited);
   DirtyPoint point;
   point.wall = micro(before + (after - before) / 2 - cycle.began);
   point.progress = reading.progress - cycle.progress_then;

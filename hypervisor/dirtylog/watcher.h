@@ -30,6 +30,7 @@ struct WatchReport {
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   std::vector<double> heat;        // of the last whole cycle, or of what there is yet
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
+  double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
   std::string not_watched;         // why not, at this moment; "" if it is
   bool hopeless = false;           // and it will hardly change by itself
 };
@@ -61,6 +62,10 @@ class Watcher {
     DirtyCycle seen;
     MonotonicTime began{0};
     Microseconds progress_then{0};
+    // By its first and its last reading; a cycle of one has seen nothing of it.
+    Microseconds wanted{0};
+    Microseconds granted{0};
+    std::optional<LogReading> first = {};
     Microseconds length{0};  // as planned; at its end, until the next one began
     Bytes written;           // by the last reading, kept as a point or not
     std::chrono::nanoseconds arming{0};

@@ -181,6 +181,7 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   }
   out.heat = report->heat;
   out.cost_fraction = report->cost_fraction;
+  out.cpu_granted = report->cpu_granted;
   return out;
 }
 

@@ -68,17 +68,23 @@ constexpr WallTime kTroughIsFresh = std::chrono::seconds{30};
 /// All ranks of an MPI program wait for the one that stands still, unless it is known better.
 constexpr double kUsualTightness = 1;
 
-Result<std::optional<policy::JobCoupling>> coupling(const store::Reader& reader, const Vm& vm) {
+/// What a rank that runs on the VM is to the forecast.
+struct Rank {
+  policy::JobCoupling coupling;
+  WallTime since{0};
+};
+
+Result<std::optional<Rank>> rank_on(const store::Reader& reader, const Vm& vm) {
   auto jobs = reader.unfinished_jobs_of(vm.pool);
   if (!jobs) return jobs.error();
   for (const auto& job : *jobs) {
     const bool here = std::find(job.vms.begin(), job.vms.end(), vm.id) != job.vms.end();
     if (!here || job.state != JobState::Running || job.command.empty()) continue;
     const auto& program = job.command.front();
-    return std::optional<policy::JobCoupling>{
-        {program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness}};
+    return std::optional<Rank>{
+        {{program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness}, job.started}};
   }
-  return std::optional<policy::JobCoupling>{};
+  return std::optional<Rank>{};
 }
 
 }  // namespace
@@ -225,8 +231,8 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
       context_.ports.store, [&](const store::Reader& reader) -> Result<policy::ForecastInput> {
         auto past = reader.past_moves(kPastMovesUsed);
         if (!past) return past.error();
-        auto job = coupling(reader, question_.vm);
-        if (!job) return job.error();
+        auto rank = rank_on(reader, question_.vm);
+        if (!rank) return rank.error();
         policy::ForecastInput out;
         out.source = *question_.vm.host;
         out.destination = question_.destination;
@@ -238,7 +244,11 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
         out.link = *link_;
         out.vcpus = question_.vm.vcpus;
         out.offers = offers();
-        out.job = *job;
+        if (*rank) {
+          out.job = (*rank)->coupling;
+          // By mared's clock, and the cycles by the hosts': some seconds off do little harm.
+          out.profile.cycles = policy::cycles_since(std::move(out.profile.cycles), (*rank)->since);
+        }
         out.past = past_moves(*past);
         return out;
       });

@@ -74,6 +74,7 @@ struct MemoryProfile {
   bool emulated = false;     // its CPUs are a program's threads (QEMU's TCG)
   double host_cpus = 0;      // of the host that it is on; 0: unknown
   double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
+  double cpu_granted = 1;    // of the CPU time that its vCPUs wanted then; over 0 to 1
 };
 
 /// Goodput between two hosts, measured by a burst.

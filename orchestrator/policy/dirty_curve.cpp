@@ -192,6 +192,15 @@ std::vector<Knot> guess(double in_use, Band band) {
 
 }  // namespace
 
+std::vector<DirtyCycle> cycles_since(std::vector<DirtyCycle> cycles, WallTime begin) {
+  auto first = std::find_if(cycles.begin(), cycles.end(), [&](const DirtyCycle& cycle) {
+    return cycle.began >= begin && !cycle.points.empty();
+  });
+  if (first == cycles.end() && !cycles.empty()) --first;
+  cycles.erase(cycles.begin(), first);
+  return cycles;
+}
+
 DirtyCurve::DirtyCurve(std::vector<Knot> knots, double share, double total_bytes)
     : curve_(std::move(knots)), share_(share), total_(total_bytes) {
   find_wws();

@@ -15,6 +15,10 @@ namespace mare::policy {
 /// or the ends of their 95% range.
 enum class Band { Low, Middle, High };
 
+/// Those that began at that time or later: what was written before, another program wrote. The last
+/// one stays in any case.
+std::vector<DirtyCycle> cycles_since(std::vector<DirtyCycle> cycles, WallTime begin);
+
 class DirtyCurve {
  public:
   /// Median and spread over the cycles of the phase that goes on now, at each progress that one of

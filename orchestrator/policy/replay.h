@@ -16,7 +16,7 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
-  double start_s = 0.85;        // before the migration: the destination's emulator starts
+  double start_s = 0.25;        // before the migration: the destination's emulator starts
   double set_up_s = 0.10;       // before the first page
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
@@ -25,6 +25,7 @@ struct HypervisorCosts {
   double zero_page_bytes = 9;       // a header and one byte
   double zero_scan_rate = 2e9;      // bytes/s: finding that pages are zero
   double copy_rate = 1.5e9;         // bytes/s that one thread can send, however fast the link
+  double rate_step = 1048576;       // bytes/s: libvirt's limits are whole MiB/s, rounded down
   double iterate_s = 0.05;          // pages go out in slices; what is left is looked at between
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
@@ -41,7 +42,7 @@ struct HypervisorCosts {
   // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
   // until it runs again (the CPU's own thread does the work).
   double throttle_slice_s = 0.01;
-  double post_copy_rate = 54e6;  // bytes/s that the destination puts in their places
+  double post_copy_rate = 58e6;  // bytes/s that the destination puts in their places
   // Of the link: the queue of pages is kept short so that asked ones overtake, and runs dry at
   // times.
   double post_copy_link_share = 0.91;
@@ -71,9 +72,10 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   bool emulated = false;
-  double host_cpus = 0;  // of the source; 0: more than anybody needs
-  double busy_cpus = 0;  // of them, before the move
-  double link_rate = 0;  // bytes/s
+  double host_cpus = 0;   // of the source; 0: more than anybody needs
+  double busy_cpus = 0;   // of them, before the move
+  double most_share = 1;  // vCPU time a second that the guest gets when it wants all
+  double link_rate = 0;   // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;  // bytes/s, until the switch
   double downtime_limit_s = 0.3;     // as the hypervisor is told

@@ -44,10 +44,10 @@ class Rounds {
     hot_wire_ = wire(input.hot_compressed_fraction.value_or(input.compressed_fraction));
     cold_wire_ =
         (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
-    limit_ = std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
+    limit_ = std::min(input.link_rate, settable(input.rate_limit.value_or(input.link_rate)));
     cpu_rate_ = compressed ? compress_rate() : costs.copy_rate;
     rate_ = limit_;
-    if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, least_rate());
+    if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, settable(least_rate()));
     now_ = costs.set_up_s;
     next_look_ = costs.throttle_sync_s;
   }
@@ -72,6 +72,23 @@ class Rounds {
     return asked > 0 ? std::min(limit_, asked) : limit_;
   }
   double marked() const { return cold_ + hot_; }
+  /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
+  /// its work at 50%.
+  double progress_rate() const {
+    const double most = std::max(in_.most_share, curve_.share());
+    return std::min(curve_.share(), most * (1 - throttle_));
+  }
+  /// Of the job's time, a second: what it would have done and does not.
+  double held_rate() const {
+    return curve_.share() > 0
+               ? std::min(1.0, curve_.share()) * (1 - progress_rate() / curve_.share())
+               : 0;
+  }
+  /// Limits below the link's own rate are set in whole steps.
+  double settable(double rate) const {
+    if (rate >= in_.link_rate || !(costs_.rate_step > 0)) return rate;
+    return std::max(1.0, std::floor(rate / costs_.rate_step)) * costs_.rate_step;
+  }
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
   /// get a share of what they want, all alike.
@@ -177,8 +194,8 @@ void Rounds::send_for(double duration) {
   cold_ -= share * cold_;
   hot_ -= share * hot_;
   now_ += duration;
-  since_look_ += duration * curve_.share() * (1 - throttle_);
-  out_.held_s += duration * std::min(1.0, curve_.share()) * throttle_;
+  since_look_ += duration * progress_rate();
+  out_.held_s += duration * held_rate();
 }
 
 /// A CPU that sleeps does nothing for the look, and nothing is sent while that waits.
@@ -188,8 +205,8 @@ void Rounds::wait_for_cpu() {
   waited_ = costs_.throttle_slice_s * throttle_ / (1 - std::min(throttle_, 0.999));
   now_ += waited_;
   out_.live_s += waited_;
-  since_look_ += waited_ * curve_.share() * (1 - throttle_);
-  out_.held_s += waited_ * std::min(1.0, curve_.share()) * throttle_;
+  since_look_ += waited_ * progress_rate();
+  out_.held_s += waited_ * held_rate();
 }
 
 /// What was written since the last look joins what is still marked; what is in both counts once.
@@ -232,8 +249,8 @@ void Rounds::control_rate(double duration) {
   if (marked() <= most_rate() * in_.downtime_limit_s) {
     rate_ = most_rate();
   } else if (duration > 0) {
-    rate_ =
-        std::clamp(rate_ + in_.sending.rate_gain * marked() / duration, least_rate(), most_rate());
+    rate_ = settable(
+        std::clamp(rate_ + in_.sending.rate_gain * marked() / duration, least_rate(), most_rate()));
   }
 }
 
@@ -302,7 +319,7 @@ void Rounds::go_on_for_ever() {
   out_.rounds.push_back({now_, rest, sent, marked(), throttle_});
   out_.sent_bytes += sent;
   out_.live_s += rest;
-  out_.held_s += rest * std::min(1.0, curve_.share()) * throttle_;
+  out_.held_s += rest * held_rate();
   now_ += rest;
   force(in_.at_limit);
 }

@@ -74,6 +74,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"emulated", profile.emulated},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
+                  {"cpu_granted", profile.cpu_granted},
                   {"cycles", std::move(cycles)},
                   {"heat", profile.heat}});
 }
@@ -91,6 +92,7 @@ MemoryProfile profile_from(const json& from) {
   out.emulated = emulated != from.end() && emulated->is_boolean() && emulated->get<bool>();
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
+  out.cpu_granted = number_or(from, "cpu_granted", out.cpu_granted);
   for (const auto& cycle : list_in(from, "cycles")) {
     if (cycle.is_object()) out.cycles.push_back(cycle_from(cycle));
   }

@@ -66,6 +66,7 @@ Json to_json(const MemoryProfile& profile) {
               {"emulated", profile.emulated},
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},
+              {"cpu_granted", profile.cpu_granted},
               {"cycles", std::move(cycles)},
               {"heat", profile.heat}};
 }

@@ -96,13 +96,13 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> di
 
 
 def inputs_of(forecast: Json, migration: Json) -> dict[str, float]:
-    """What the baselines know."""
+    """What the baselines know: of how the guest writes now, the newest second and the newest cycle."""
     profile = forecast["profile"]
     cycles = [cycle for cycle in profile["cycles"] if cycle["points"]]
     last = cycles[-1]["points"][-1] if cycles else {"unique_bytes": 0, "wall_us": 1}
-    early = [point for cycle in cycles for point in cycle["points"] if point["wall_us"] >= 900e3][:1] or [last]
+    early = [point for cycle in cycles[-1:] for point in cycle["points"] if point["wall_us"] >= 900e3][:1] or [last]
     return {"memory": profile["total_bytes"] - profile["zero_bytes"], "link": forecast["link"]["goodput_bytes_per_s"],
-            "wws": max((point["unique_bytes"] for cycle in cycles for point in cycle["points"]), default=0),
+            "wws": max((point["unique_bytes"] for cycle in cycles[-2:] for point in cycle["points"]), default=0),
             "dirty_rate": early[0]["unique_bytes"] / (early[0]["wall_us"] / 1e6),
             "qemu_rate": migration["rounds"][-1]["dirty_bytes_per_s"] if migration["rounds"] else 0}
 

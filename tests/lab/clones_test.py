@@ -22,8 +22,6 @@ class ClonesTest(unittest.TestCase):
         cls.cluster = Cluster()
         cls.cluster.restore()
         cls.cluster.without_pools()
-        cls.cluster.kill_mared()
-        cls.mared = cls.cluster.start_mared_with("", "--clones")
         cls.cluster.ensure_pool(POOL, 2)
         # Every host of the lab gets one: both VMs booted there, or are clones of an earlier test's.
         wait_until(lambda: cls.is_warm(), "templates on the hosts", 120)
@@ -31,8 +29,6 @@ class ClonesTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls) -> None:
         cls.cluster.delete_pool(POOL)
-        cls.mared.kill()
-        cls.mared.wait()
         cls.cluster.restore()
 
     @classmethod
@@ -68,6 +64,35 @@ class ClonesTest(unittest.TestCase):
         for index in range(6):
             self.cluster.assert_runs_once(f"{POOL}-{index}")
             self.cluster.assert_clean(f"{POOL}-{index}")
+        self.scale(2)
+
+    def test_clones_that_move_keep_their_memory(self) -> None:
+        """Each is sent from its first memory, the template's, and once more from its own."""
+        self.scale(4)
+        vms = [f"{POOL}-{index}" for index in (2, 3)]
+        for vm in vms:
+            self.assertIn("as a clone", self.how_it_started(vm))
+        job = MigTest(self.cluster, POOL, Shape(ranks=4, iterations=150))
+        job.wait_for_iterations(3)
+        for strategy in ("pre-copy", "throttled"):
+            for vm in vms:
+                to = self.cluster.another_host(self.cluster.host_of(vm))
+                self.cluster.migrate(vm, to, strategy=strategy)
+                self.cluster.assert_runs_once(vm)
+                self.cluster.assert_clean(vm)
+        job.assert_right()
+        for vm in vms:
+            self.cluster.assert_clean(vm)
+        self.scale(2)
+
+    def test_a_checkpoint_of_clones_does_not_wait_for_its_files(self) -> None:
+        self.scale(4)
+        job = MigTest(self.cluster, POOL, Shape(ranks=4, iterations=80))
+        job.wait_for_iterations(3)
+        self.cluster.finish(self.cluster.submit("POST", f"jobs/{job.id}:checkpoint", {}))
+        logs = "".join(path.read_text() for path in (self.cluster.state / "logs").glob("agent-*.log"))
+        self.assertNotIn("captured without copy-on-write", logs)
+        job.assert_right()
         self.scale(2)
 
 

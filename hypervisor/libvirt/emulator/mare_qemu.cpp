@@ -3,9 +3,9 @@
 // how libvirt asks it what it can do.
 //
 // libvirt has no words for such RAM, and what is added by <qemu:commandline> comes behind the RAM
-// that libvirt gives each domain. That must not be: emulating, QEMU before (at least) 10.1 forgets
-// writes to all RAM but its first block while it migrates (physical_memory_dirty_bits_cleared() in
-// ram_addr.h takes an offset in a block for one in all RAM).
+// that libvirt gives each domain. That must not be: emulating, QEMU 10.0 forgets writes to all RAM
+// but its first block while it migrates (cpu_physical_memory_dirty_bits_cleared() in ram_addr.h,
+// there since 9.0, takes an offset in a block for one in all RAM).
 #include <unistd.h>
 
 #include <cstdio>

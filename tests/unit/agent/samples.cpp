@@ -109,6 +109,7 @@ MemoryProfile full_profile() {
   profile.emulated = true;
   profile.host_cpus = 8;
   profile.busy_cpus = 2.5;
+  profile.cpu_granted = 0.75;
   for (int i = 1; i <= 2; ++i) {
     DirtyCycle cycle;
     cycle.began = WallTime{1'795'000'000'000'610 + i};
@@ -226,15 +227,15 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
   const auto& [source, taken, total, zero, compressed, hot, cycles, heat, cost, emulated, cpus,
-               busy] = a;
+               busy, granted] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
   return cycles_same &&
-         std::tie(source, taken, total, zero, compressed, hot, heat, cost, emulated, cpus, busy) ==
-             std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                      b.hot_compressed_fraction, b.heat, b.cost_fraction, b.emulated, b.host_cpus,
-                      b.busy_cpus);
+         std::tie(source, taken, total, zero, compressed, hot, heat, cost, emulated, cpus, busy,
+                  granted) == std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
+                                       b.hot_compressed_fraction, b.heat, b.cost_fraction,
+                                       b.emulated, b.host_cpus, b.busy_cpus, b.cpu_granted);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

@@ -89,6 +89,7 @@ TEST(Process, KnowsAVcpuByItsNameAndItsTime) {
   const Microseconds used = process->cpu_time(vcpus) - before;
   EXPECT_GE(used, Microseconds{45'000});
   EXPECT_LE(used, Microseconds{500'000});
+  EXPECT_GE(process->waiting_time(vcpus), Microseconds{0});
   EXPECT_TRUE(process->lives());
   child.kill();
   EXPECT_FALSE(process->lives());

@@ -22,6 +22,7 @@ struct FakeVm {
   std::optional<Error> open_error;
   std::optional<Error> log_error;
   milliseconds scan_takes{0};
+  int waits_as_often = 0;  // as it runs
   int opened = 0;
   int closed = 0;
   int armed = 0;
@@ -46,6 +47,7 @@ class FakeLog final : public PageLog {
     const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
     const auto written = static_cast<std::uint64_t>(vm_.rate * since);
     return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
+                      progress() * vm_.waits_as_often,
                       std::vector<double>(kHeatRegions, 0.25 * vm_.read)};
   }
 
@@ -121,6 +123,17 @@ TEST_F(WatcherTest, PointsAreWhatTheLogSaid) {
     EXPECT_NEAR(static_cast<double>(point.unique.count), 1e6 * wall, 1);
     EXPECT_EQ(point.progress, point.wall / 2);
   }
+}
+
+TEST_F(WatcherTest, TellsHowMuchOfACpuItsVcpusGet) {
+  watcher_.watch("a");
+  run(milliseconds{60});
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->cpu_granted, 1);  // nothing is known yet
+  vms_["b"].waits_as_often = 3;
+  watcher_.watch("b");
+  run(seconds{2});
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->cpu_granted, 1);
+  EXPECT_DOUBLE_EQ(watcher_.report("b")->cpu_granted, 0.25);
 }
 
 TEST_F(WatcherTest, SixteenCyclesAreKept) {

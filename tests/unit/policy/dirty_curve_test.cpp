@@ -38,6 +38,22 @@ double random_writer(double progress) {
   return 64 * kMega * (1 - std::exp(-progress / 5));
 }
 
+TEST(CyclesSince, LeaveOutWhatAnotherProgramWrote) {
+  std::vector<DirtyCycle> all(4, cycle(0.5, random_writer));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].began = std::chrono::seconds{100 + 10 * static_cast<int>(i)};
+  }
+  EXPECT_EQ(cycles_since(all, std::chrono::seconds{0}).size(), 4U);
+  const auto two = cycles_since(all, std::chrono::seconds{115});
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_EQ(two.front().began, std::chrono::seconds{120});
+  // It was watched before the program began and not yet since: better than nothing.
+  EXPECT_EQ(cycles_since(all, std::chrono::seconds{500}).size(), 1U);
+  all.back().points.clear();  // has just begun
+  EXPECT_EQ(cycles_since(all, std::chrono::seconds{125}).size(), 1U);
+  EXPECT_TRUE(cycles_since({}, std::chrono::seconds{1}).empty());
+}
+
 TEST(Statistics, ByHand) {
   EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
   EXPECT_DOUBLE_EQ(quantile({0, 10}, 0.25), 2.5);

@@ -117,6 +117,32 @@ TEST(Replay, ThrottlingEndsWhatWouldNotEnd) {
   EXPECT_LE(most, 0.99);
 }
 
+TEST(Replay, ThrottlingTakesFirstWhatAGuestDoesNotUse) {
+  // A fifth of a CPU, 30 MB in each second of wall time all the same.
+  const DirtyCurve part = writer(150 * kMega, 40 * kMega, 200 * kMega, 0.2);
+  ReplayInput in = input(part, Strategy::Throttled);
+  const Replay idle = replay(in);
+  in.most_share = 0.2;  // it gets no more than that fifth
+  const Replay full = replay(in);
+  ASSERT_TRUE(idle.converges && full.converges);
+  EXPECT_GT(idle.total_time_s, full.total_time_s + 2);
+  EXPECT_GT(idle.rounds.back().throttle, 0.8);
+  double harmless = 0;
+  for (const auto& round : idle.rounds) {
+    if (round.throttle <= 0.8) harmless += round.duration_s;
+  }
+  EXPECT_LE(idle.held_s, 0.2 * (idle.total_time_s - harmless) + 1e-9);
+}
+
+TEST(Replay, LimitsOfTheRateAreSetInWholeSteps) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.rate_limit = 5.9 * 1048576;
+  const Replay asked = replay(in);
+  in.rate_limit = 5.0 * 1048576;
+  EXPECT_DOUBLE_EQ(asked.total_time_s, replay(in).total_time_s);
+}
+
 TEST(Replay, ThrottlingBeginsAtTheSecondHighRound) {
   // Round 0 dirties 150 MB against 200 MB sent, the later ones more than they send.
   const DirtyCurve fast = writer(20 * kMega, 150 * kMega, 200 * kMega);

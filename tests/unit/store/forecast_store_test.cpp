@@ -56,6 +56,7 @@ Forecast full_forecast(const std::string& id) {
   out.profile.cost_fraction = 0.002;
   out.profile.host_cpus = 8;
   out.profile.busy_cpus = 2.5;
+  out.profile.cpu_granted = 0.75;
   out.profile.cycles = {{WallTime{1000}, {{Microseconds{5}, Microseconds{4}, Bytes{4096}}}},
                         {WallTime{1100}, {}}};
   out.profile.heat = {0, 0.25, 1};
@@ -108,6 +109,7 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_DOUBLE_EQ(a.cost_fraction, b.cost_fraction);
   EXPECT_DOUBLE_EQ(a.host_cpus, b.host_cpus);
   EXPECT_DOUBLE_EQ(a.busy_cpus, b.busy_cpus);
+  EXPECT_DOUBLE_EQ(a.cpu_granted, b.cpu_granted);
   EXPECT_EQ(a.heat, b.heat);
   ASSERT_EQ(a.cycles.size(), b.cycles.size());
   for (std::size_t i = 0; i < a.cycles.size(); ++i) {
