@@ -166,6 +166,7 @@ class Rounds {
   int looks_ = 1;      // the one of the set-up
   int looks_at_tick_ = 1;
   int alike_ = 0;
+  double alike_since_ = 0;
   SeededRng rng_;
 };
 
@@ -258,8 +259,11 @@ bool Rounds::steady(double before, double rate_before, double throttle_before) {
   const bool same = std::abs(marked() - before) <= kSame * before && rate_ == rate_before &&
                     throttle_ == throttle_before && cold_ <= kSame * in_.total_bytes;
   alike_ = same ? alike_ + 1 : 0;
+  if (!same) alike_since_ = now_;
+  // More throttle may be about to come, and the first of it may change nothing.
+  const double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;
   const int most = drawn() ? kMostRoundsDrawn : kMostRounds;
-  return alike_ >= kAlike || static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
+  return (alike_ >= kAlike && now_ - alike_since_ >= span) || static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
 }
 
 void Rounds::round() {

@@ -74,7 +74,7 @@ class Migration {
     budget_ += rate_ * kStep;
     while (budget_ > 0 && left_ > 0) send_next();
     if (left_ == 0) budget_ = std::min(budget_, 0.0);
-    guest_.run(kStep * workload_.share * (1 - throttle_), [this](std::size_t page) {
+    guest_.run(kStep * std::min(workload_.share, 1 - throttle_), [this](std::size_t page) {
       log_[page] = true;
       zero_[page] = false;
     });
