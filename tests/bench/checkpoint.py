@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import pathlib
 import random
 import re
 import sys
@@ -19,9 +20,8 @@ from bars import at_most, exactly, figures, worst_median
 from caps import Caps
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
-from move import Tail
 from partial import Partial
-from workloads import report
+from workloads import Follower, Mare, report
 
 POOL = "checkpoint"
 RANKS = 2
@@ -122,13 +122,12 @@ def verdict_of(texts: list[str]) -> tuple[str, bool]:
 
 
 def one_run(cluster: Cluster, program: Program, units: int, more: Json) -> Row:
-    """From the first line of its progress to the last: what it takes to begin and to end is no part of it."""
+    """From the first line of its progress to the last, on this machine's clock, as the guests' clocks stand still with them.
+    What it takes to begin and to end is no part of it."""
     load = os.getloadavg()[0]
     body = {"pool": POOL, "command": program.with_work(units), "ranks": RANKS, **more}
     job: str = cluster.submit("POST", "jobs", body)["target"]
-    output = cluster.state / "jobs" / job / "output"
-    wait_until(output.exists, f"{job} writes")
-    tail = Tail(output)
+    follower = Follower(Mare(pathlib.Path(cluster.program("mare")), cluster.url, cluster.token_file), job)
     checkpoints: dict[str, Json] = {}
 
     def look() -> Json:
@@ -138,14 +137,11 @@ def one_run(cluster: Cluster, program: Program, units: int, more: Json) -> Row:
                 checkpoints[one["id"]] = one
         row = cluster.get(f"jobs/{job}")
         return row if row["state"] in ENDED else None
-    try:
-        ended = wait_until(look, f"{job} ends", patience_s=3600, period_s=0.5)
-        if ended["state"] == "succeeded":
-            wait_until(lambda: verdict_of([line.text for line in tail.lines])[0], f"the last line of {job}", patience_s=30)
-    finally:
-        tail.stop()
-    told = [line.arrived for line in tail.lines if line.text.startswith(program.line)]
-    checksum, right = verdict_of([line.text for line in tail.lines])
+    ended = wait_until(look, f"{job} ends", patience_s=3600, period_s=0.5)
+    if not follower.wait_for_end(60) or follower.failure:
+        raise AssertionError(f"the output of {job} could not be followed to its end: {follower.failure}")
+    told = [line.arrived for line in follower.lines if line.text.startswith(program.line)]
+    checksum, right = verdict_of([line.text for line in follower.lines])
     takes = [one["outcome"] for one in cluster.items(f"operations?kind=checkpoint.take&target={job}")]
     return {"job": job, "units": units, "seconds": told[-1] - told[0] if len(told) > 1 else None, "lines": len(told),
             "right": ended["state"] == "succeeded" and right, "reason": ended["reason"], "checksum": checksum,
