@@ -146,8 +146,7 @@ def groups_of(rows: list[Row], group: str, names: Iterable[str]) -> list[Row]:
         counted = [row for row in quiet(mine) if row["survived"]]
         if mine:
             found.append({group: name, "kills": len(mine), "survived": sum(row["survived"] for row in mine),
-                          **{key: figures([row[key] for row in counted])
-                             for key in ("detection_s", "recovery_s", "redone_s")}})
+                          **{key: figures([row[key] for row in counted]) for key in ("detection_s", "recovery_s", "redone_s")}})
     return found
 
 
@@ -166,7 +165,8 @@ def curve_of(plain: Row | None, rows: list[Row]) -> list[Row]:
     for row in sorted(rows, key=lambda one: one["percent"]):
         good = plain is not None and plain["survived"] and row["survived"]
         rerun = plain["total_s"] * (1 + row["share"]) if good and plain else None
-        found.append({**row, "load": max(row["load"], plain["load"] if plain else 0), "rerun_s": rerun, "saved_percent": saved(row["total_s"], rerun) if rerun else None,
+        found.append({**row, "load": max(row["load"], plain["load"] if plain else 0), "rerun_s": rerun,
+                      "saved_percent": saved(row["total_s"], rerun) if rerun else None,
                       "possible_percent": 100 * row["share"] / (1 + row["share"])})
     return found
 

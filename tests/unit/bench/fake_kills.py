@@ -69,8 +69,8 @@ class World(Clock):
         self._next += 1
         return f"{kind}-{self._next}"
 
-    def tell(self, kind: str, subject: str, **data: Any) -> None:
-        self.events.append({"seq": len(self.events) + 1, "at": stamp(self.now), "type": kind, "subject": subject, "data": data})
+    def tell(self, what: str, subject: str, **data: Any) -> None:
+        self.events.append({"seq": len(self.events) + 1, "at": stamp(self.now), "type": what, "subject": subject, "data": data})
 
     @property
     def job(self) -> "FakeJob":
