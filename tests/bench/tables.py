@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable
 
+from kills import KINDS
 from regressions import FITTED, PAPER, formula
 
 Json = Any
 BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
-ORDER = ("soak", "forecast", "move", "migtest", "planner")
+ORDER = ("soak", "forecast", "move", "migtest", "checkpoint", "recovery", "planner")
 NOTHING = "-"
 #: Of a value of the set-up that a line of text takes; the rest is in the JSON.
 LONGEST = 40
@@ -118,6 +119,45 @@ def migtest(report: Json) -> list[str]:
             table(("cell", "method", "strategy", "moves", "added job time, s", "total time, s", "downtime, s", "sent, MB"), cells)]
 
 
+def quantiles(one: Json, form: str = "", factor: float = 1) -> str:
+    """Median and 95th percentile."""
+    if not one.get("count"):
+        return NOTHING
+    return " / ".join(number(one[key] * factor, form) for key in ("median", "p95"))
+
+
+def checkpoint(report: Json) -> list[str]:
+    results = report["results"]
+    cells = ((one["program"], number(one["every_s"]), one["mode"], f"{one['counted']} of {one['pairs']}", number(one["without_s"].get("median"), ".1f"),
+              number(one["added_s"].get("median"), ".2f"), number(one["overhead_percent"], ".2f"), number(one["checkpoints"]),
+              number(one["added_per_checkpoint_s"], ".2f"), quantiles(one["pause_ms"], ".1f"), quantiles(one["skew_ms"], ".1f"),
+              number(one["size_bytes"]["median"] / 1e6 if one["size_bytes"]["count"] else None, ".0f"), number(one["took_s"].get("median"), ".1f"))
+             for one in results["cells"])
+    together = ((mode, every_s, number(value, ".2f")) for mode, known in results["overhead_percent"].items() for every_s, value in known.items())
+    absent = next((f"Checkpoints of kind {mode}: {text}." for mode, text in report["setup"]["modes"].items() if str(text).startswith("absent")), "")
+    return [part for part in (
+        f"{results['runs']} runs, {results['dropped_for_load']} of them dropped for load, {results['pairs_counted']} pairs counted.", absent,
+        table(("all programs: kind", "every, s", "longer by, %"), together),
+        table(("program", "every, s", "kind", "pairs", "without, s", "added, s", "longer by, %", "checkpoints", "added for each, s",
+               "pause, ms (median / p95)", "skew, ms (median / p95)", "MB", "written in, s"), cells)) if part]
+
+
+def recovery(report: Json) -> list[str]:
+    results = report["results"]
+
+    def rows(group: str, names: dict[str, str]) -> list[tuple[str, ...]]:
+        return [(names.get(one[group], one[group]), number(one["kills"]), number(one["survived"]),
+                 *(quantiles(one[key], ".2f") for key in ("detection_s", "recovery_s", "redone_s"))) for one in results[f"by_{group}"]]
+
+    head = ("kills", "survived", "noticed after, s (median / p95)", "useful work after, s", "done twice, s")
+    curve = ((number(one["percent"]), "yes" if one["survived"] else "**no**", number(one["total_s"], ".1f"), number(one["rerun_s"], ".1f"),
+              number(one["saved_percent"], ".1f"), number(one["possible_percent"], ".1f")) for one in results["curve"])
+    return [f"{results['kills']} kills, {results['dropped_for_load']} of them not timed for load; VMs' processes were counted {results['looks']} times. "
+            f"A run without checkpoints and without a failure: {number(report['baselines']['run_s'], '.1f')} s.",
+            table(("what is killed", *head), rows("kind", KINDS)), table(("when", *head), rows("moment", {})),
+            table(("host fails at, %", "survived", "with checkpoints, s", "run again from the start, s", "saved, %", "possible, %"), curve)]
+
+
 def planner(report: Json) -> list[str]:
     names = {"mare_n_plus_one": "Maré, N+1 kept", "mare": "Maré", "hbal": "hbal", "hbal_to_the_end": "hbal to the end"}
     balanced, placed_one = [], []
@@ -142,7 +182,7 @@ def planner(report: Json) -> list[str]:
 
 
 BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
-                                                  "planner": planner}
+                                                  "checkpoint": checkpoint, "recovery": recovery, "planner": planner}
 
 
 def section(report: Json, plots: Iterable[str] = ()) -> str:

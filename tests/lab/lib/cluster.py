@@ -54,6 +54,7 @@ class Cluster:
         self.url: str = first["mared"]["url"]
         self.token_file = pathlib.Path(first["mared"]["token_file"])
         self._uris = {host["name"]: host["libvirt_uri"] for host in first["hosts"]}
+        self._networks = {host["name"]: host["netns"] for host in first["hosts"]}
         self._mared_argv = self.argv_of(first["mared"]["pid"]) if first["mared"]["pid"] else None
 
     # --- programs -----------------------------------------------------------------------------------
@@ -237,6 +238,20 @@ class Cluster:
             os.kill(vm["pid"], signal.SIGKILL)
         return [vm["name"] for vm in found]
 
+    def cut_off(self, host: str) -> None:
+        """Takes the host's cable out. What runs there runs on; VMs beside each other still hear each other."""
+        self._cable(host, "down")
+
+    def plug_in(self, host: str) -> None:
+        """Whether it was cut off or not."""
+        self._cable(host, "up")
+
+    def _cable(self, host: str, state: str) -> None:
+        done = subprocess.run(["ip", "-n", self._networks[host], "link", "set", "dev", "up0", state], capture_output=True, text=True,
+                              timeout=60, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise AssertionError(f"the cable of {host} could not be set {state}: {done.stderr.strip()}")
+
     def start_agent(self, host: str) -> None:
         self.lab("start-agent", host)
 
@@ -249,7 +264,9 @@ class Cluster:
     # --- the usual state ----------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Everything runs, all hosts are up and active, links are fast: whatever a test left behind."""
+        """Everything runs, all hosts are up and active, links are whole and fast: whatever a test left behind."""
+        for host in self.hosts:
+            self.plug_in(host)
         self.lab("up", *self._plan_options())
         wait_until(self.answers, "mared answers", patience_s=60)
         self.lab("rate", "1gbit")
@@ -296,6 +313,19 @@ class Cluster:
 
     def another_host(self, *taken: str) -> str:
         return next(host for host in self.hosts if host not in taken)
+
+    def spread(self, vms: list[str]) -> None:
+        """Each on a host of its own, as far as there are hosts."""
+        taken: set[str] = set()
+        for vm in vms:
+            host = self.host_of(vm)
+            free = [one for one in self.hosts if one not in taken]
+            if host in taken and free:
+                # Not where one sits that has yet to be looked at, if there is another.
+                others = {self.host_of(other) for other in vms}
+                host = next((one for one in free if one not in others), free[0])
+                self.migrate(vm, host)
+            taken.add(host)
 
     def migrate(self, vm: str, destination: str, **options: Json) -> Json:
         """Moves a VM and waits; gives the migration's record."""

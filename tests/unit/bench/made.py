@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import paths  # noqa: F401
+import checkpoint
+import kills
 from fit import predict
 from regressions import AUTOMATIC, CHECKPOINT, GOODPUT, PRE_COPY, Row, results_of
 
@@ -56,3 +58,39 @@ def forecast_rows() -> list[Row]:
 def forecast_report(rows: list[Row] | None = None) -> dict[str, Any]:
     return {"bench": "forecast", "commit": None, "machine": MACHINE, "setup": {"load_limit": 6.0},
             "results": {"rows": forecast_rows() if rows is None else rows}, "bars": {}}
+
+
+def kill_row(kind: str = kills.VM, detection: float | None = 1.0, recovery: float | None = 5.0, **more: Any) -> Row:
+    return {"kind": kind, "moment": kills.WORK, "survived": True, "detection_s": detection, "recovery_s": recovery, "redone_s": 3.0, "load": 2.0,
+            "doubled": [], "looks": 100, **more}
+
+
+#: Of the curve, without a failure.
+PLAIN: Row = {"percent": 0, "share": 0.0, "survived": True, "total_s": 600.0, "load": 2.0, "doubled": []}
+
+
+def failure_row(percent: int, total_s: float | None, **more: Any) -> Row:
+    return {**PLAIN, "percent": percent, "share": percent / 100, "total_s": total_s, **more}
+
+
+def recovery_report() -> dict[str, Any]:
+    rows = [kill_row(), kill_row(recovery=7.0), kill_row(kills.HOST, 1.5, 9.0, moment=kills.RESTART), kill_row(kills.MARED, None, None, survived=False)]
+    return {"bench": "recovery", "commit": None, "machine": MACHINE, "setup": {"seed": 1, "kills": 4, "load_limit": 6.0},
+            **kills.results_of(rows, PLAIN, [failure_row(90, 630.0), failure_row(50, None, survived=False)], 4)}
+
+
+def run_row(pair: str, wanted: bool, seconds: float, program: str = "matmul", every_s: int = 60, mode: str = checkpoint.FULL, **more: Any) -> Row:
+    taken = [{"id": "ck-1", "pause_ms": 40.0, "skew_ms": 4.0, "size_bytes": 2e8, "took_s": 2.0},
+             {"id": "ck-2", "pause_ms": 60.0, "skew_ms": 8.0, "size_bytes": 1e8, "took_s": 3.0}] if wanted else []
+    return {"pair": pair, "program": program, "every_s": every_s, "mode": mode, "checkpoints_wanted": wanted, "units": 100, "seconds": seconds,
+            "right": True, "reason": None, "checksum": "ab", "checkpoints": taken, "load": 2.0, "lines": 100, "takes": {}, **more}
+
+
+def pair_rows(name: str, without: float, having: float, **more: Any) -> list[Row]:
+    return [run_row(name, False, without, **more), run_row(name, True, having, **more)]
+
+
+def checkpoint_report() -> dict[str, Any]:
+    rows = [*pair_rows("a", 100.0, 101.0), *pair_rows("b", 200.0, 201.0, program="heat", checksum="cd"), run_row("c", False, 40.0, every_s=10)]
+    return {"bench": "checkpoint", "commit": None, "machine": MACHINE,
+            "setup": {"seed": 1, "modes": {"full": "as mared does", "incremental": "absent: nobody can ask for them"}}, **checkpoint.results_of(rows)}

@@ -107,6 +107,25 @@ class Sections(unittest.TestCase):
         self.assertIn("too few rows", text)
         self.assertEqual(rows_under(text, "bar")[0], ["`vm_vs_checkpoint`", "-", "1", "ratio", "**no**"])
 
+    def test_checkpoint(self) -> None:
+        text = tables.section(made.checkpoint_report())
+        self.assertEqual(rows_under(text, "all programs: kind"), [["full", "10", "-"], ["full", "60", "0.67"]])
+        cells = {(row[0], row[1]): row for row in rows_under(text, "program")}
+        self.assertEqual(cells["matmul", "60"][3:], ["1 of 1", "100.0", "1.00", "1.00", "2", "0.50", "50.0 / 60.0", "6.0 / 8.0", "150", "2.5"])
+        self.assertEqual(cells["matmul", "10"][3:], ["0 of 0", "-", "-", "-", "0", "-", "-", "-", "-", "-"])
+        self.assertIn("Checkpoints of kind incremental: absent: nobody can ask for them.", text)
+
+    def test_recovery(self) -> None:
+        text = tables.section(made.recovery_report())
+        self.assertEqual(rows_under(text, "what is killed")[:2], [
+            ["a VM's QEMU", "2", "2", "1.00 / 1.00", "6.00 / 7.00", "3.00 / 3.00"],
+            ["a host: its QEMUs, agent and watchdog", "1", "1", "1.50 / 1.50", "9.00 / 9.00", "3.00 / 3.00"]])
+        self.assertEqual(rows_under(text, "what is killed")[2][1:], ["1", "0", "-", "-", "-"])
+        self.assertEqual([row[0] for row in rows_under(text, "when")], ["work", "restart"])
+        self.assertEqual(rows_under(text, "host fails at, %"), [
+            ["50", "**no**", "-", "-", "-", "33.3"], ["90", "yes", "630.0", "1140.0", "44.7", "47.4"]])
+        self.assertIn("counted 400 times", text)
+
     def test_a_bench_without_a_table_of_its_own_has_its_bars(self) -> None:
         text = tables.section(SOAK | {"bench": "newer", "results": [1, 2]})
         self.assertEqual(len(rows_under(text, "bar")), 3)
@@ -119,9 +138,9 @@ class Sections(unittest.TestCase):
         self.assertEqual(differing, ["| without an answer to its peers, ms | 50 | 123.2 | 498.5 | 708.9 |"])
 
     def test_order(self) -> None:
-        benches = ["zebra", "migtest", "soak", "apple", "forecast"]
+        benches = ["zebra", "recovery", "migtest", "soak", "checkpoint", "apple", "forecast"]
         self.assertEqual([one["bench"] for one in tables.in_order({"bench": name} for name in benches)],
-                         ["soak", "forecast", "migtest", "apple", "zebra"])
+                         ["soak", "forecast", "migtest", "checkpoint", "recovery", "apple", "zebra"])
 
 
 class Program(unittest.TestCase):
