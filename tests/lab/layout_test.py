@@ -9,7 +9,7 @@ from lib.cluster import Cluster, Json
 from lib.migtest import MigTest, Shape
 
 POOL = "layout"
-SHAPE = Shape(ranks=4, iterations=500, size_mib=16, wws_mib=2)
+SHAPE = Shape(ranks=4, iterations=550, size_mib=16, wws_mib=2)
 LONG_S = 1200
 
 

@@ -15,6 +15,7 @@ from fake_lab import Clock
 import grow
 import lib.waiting
 import ruled
+import tables
 from lib.cluster import Answer, Json
 
 COMES_S, WORKS_S, ENDS_S, SEEN_S, GOES_S = 1.5, 0.5, 0.25, 0.4, 0.3
@@ -143,6 +144,46 @@ class Summary(unittest.TestCase):
         self.assertEqual(found["results"]["by_rule"]["dropped"], 2)
         self.assertIsNone(found["bars"]["grow_s"]["value"])
         self.assertFalse(found["bars"]["grow_several_s"]["holds"])
+
+
+    def test_table(self) -> None:
+        found: dict[str, Any] = {"results": {}, "baselines": {"boot_s_median": 9.5}, "bars": {}}
+        ruled.add_to(found, [self.row("clone", 1, 2.25), self.row("boot", 8, 31.0)])
+        text = tables.section({"bench": "grow", "commit": None, "setup": {}, **found,
+                               "machine": {"cores": 2, "kernel": "0", "load_before": 0, "load_after": 0}})
+        self.assertIn("| clone | 1 | 2.25 | 1.00 | 0.50 | 0.30 | 0.20 |", text)
+        self.assertIn("| boot | 8 | 31.00 | 1.00 | 0.50 | 0.30 | 0.20 |", text)
+        self.assertIn("One boot, without a rule: 9.5 s.", text)
+
+
+class Turns(unittest.TestCase):
+    def test_boots_and_clones_take_turns_each_with_its_own_mared_and_pool(self) -> None:
+        done: list[str] = []
+
+        class FakeRule:
+            def __init__(self, _: object, pool: str, most: int) -> None:
+                self.pool = pool
+                done.append(f"rule {pool} {most}")
+
+            def __enter__(self) -> "FakeRule":
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                done.append("off")
+
+            def grow_and_shrink(self, count: int) -> ruled.Row:
+                return {"count": count, "vms": [f"{self.pool}-1"], "grow_s": 1.0, "shrink_s": 0.5}
+
+        mared: Any = types.SimpleNamespace(clones=["--clones"], boots=[], start=lambda options: done.append(f"mared {options}"))
+        cluster: Any = types.SimpleNamespace(ensure_pool=lambda name, size, memory_mib: done.append(f"pool {name} {size}"),
+                                             delete_pool=lambda name: done.append(f"delete {name}"))
+        with mock.patch.object(ruled, "Rule", FakeRule), \
+                mock.patch.object(grow, "start_of", lambda _, vm: (1.0, "boot" if vm.startswith("cool") else "clone")):
+            rows = grow.by_rule(cluster, mared, 2, 8)
+        turn = ["mared []", "pool cool-{} 1", "rule cool-{} 9", "off", "delete cool-{}", "mared ['--clones']", "rule grow 9", "off"]
+        self.assertEqual(done, [word.format(index) for index in range(2) for word in turn])
+        self.assertEqual([(row["wanted"], row["kinds"], row["count"]) for row in rows],
+                         [(kind, [kind], count) for _ in range(2) for kind in ("boot", "clone") for count in (1, 8)])
 
 
 class Options(unittest.TestCase):
