@@ -35,7 +35,8 @@ HOST_MEMORY_MIB = 4096
 #: Of a core: eight guests leave the movers more than one of a machine with two.
 VCPU_SHARE = 0.1
 GRID = 1024
-REPORT_EVERY = 10
+#: A line costs an emulated guest some 6 ms of its CPU, and a capped one has 100 ms a second.
+REPORT_EVERY = 25
 #: After the caps have come.
 SETTLE_S = 1.0
 JOB_S = 300
