@@ -1,5 +1,5 @@
 """From the request for a VM to its guest's answer: clones against boots, one at a time and several at once, and what an
-idle clone takes of its host's memory."""
+idle clone takes of its host's memory. And what a pool that follows a figure is worth to a job (ruled.py)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import datetime
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
 import time
 from typing import Any
 
-from lib.cluster import Cluster
+import ruled
+from lib.cluster import Cluster, kill
 from lib.waiting import holds_for, wait_until
 
 POOL = "grow"
@@ -76,23 +78,76 @@ def warm(cluster: Cluster, hosts: int) -> None:
     cluster.finish(cluster.submit("PATCH", f"pools/{POOL}", {"size": 1}))
 
 
+def switches(help_text: str) -> tuple[list[str], list[str]]:
+    """Options of mared, as it lists them itself, that have VMs start as clones, and that have them boot. Either may be
+    its default, and then there may be no option for it."""
+    offered = set(re.findall(r"--[a-z][a-z-]*", help_text))
+    return [one for one in ("--clones",) if one in offered], [one for one in ("--no-clones",) if one in offered]
+
+
+class Mared:
+    """mared with options of the bench, in the place of the lab's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        said = subprocess.run([cluster.program("mared"), "--help"], capture_output=True, text=True, timeout=60, check=False)
+        self.clones, self.boots = switches(said.stdout + said.stderr)
+        cluster.kill_mared()
+        self._process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self, options: list[str]) -> None:
+        self.stop()
+        self._process = self._cluster.start_mared_with("", *options)
+        if self._process.poll() is not None:
+            raise AssertionError(f"mared {' '.join(options)} ended at once with {self._process.returncode}: see its log")
+
+    def stop(self) -> None:
+        if self._process:
+            kill(self._process)
+
+
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     repeats = 2 if options.quick else max(5, options.repeat)
     several = 4 if options.quick else 8
-    # They are off by default.
-    cluster.kill_mared()
-    mared = cluster.start_mared_with("", "--clones")
+    mared = Mared(cluster)
     try:
-        return measured(cluster, repeats, several)
+        mared.start(mared.clones)
+        say("templates")
+        warm(cluster, len(cluster.hosts))
+        found = measured(cluster, repeats, several)
+        rows = by_rule(cluster, mared, 1 if options.quick else 3, several)
+        found["setup"] |= {"rule": ruled.RULE, "program": ruled.WORK, "started_with": {"clones": mared.clones, "boots": mared.boots}}
+        ruled.add_to(found, rows)
+        cluster.delete_pool(POOL)
+        return found
     finally:
-        mared.kill()
-        mared.wait()
+        mared.stop()
         cluster.start_mared()
 
 
+def by_rule(cluster: Cluster, mared: Mared, turns: int, several: int) -> list[ruled.Row]:
+    """Boots and clones by turns, one VM and several in each."""
+    rows: list[ruled.Row] = []
+    for turn in range(turns):
+        # No host has a template of that size: where clones can't be turned off they boot all the same.
+        cold = f"cool-{turn}"
+        mared.start(mared.boots)
+        cluster.ensure_pool(cold, 1, memory_mib=MEMORY_MIB - 16 - turn)
+        for wanted, pool in (("boot", cold), ("clone", POOL)):
+            if wanted == "clone":
+                cluster.delete_pool(cold)
+                mared.start(mared.clones)
+            with ruled.Rule(cluster, pool, 1 + several) as rule:
+                for count in (1, several):
+                    row = rule.grow_and_shrink(count)
+                    kinds = {start_of(cluster, vm)[1] for vm in row["vms"]}
+                    rows.append({"wanted": wanted, "kinds": sorted(kinds), **row})
+                    say(f"by a rule, {turn + 1} of {turns}: {count} {wanted}: {row['grow_s']:.2f} s until ranks work there, "
+                        f"{row['shrink_s']:.2f} s until they are gone")
+    return rows
+
+
 def measured(cluster: Cluster, repeats: int, several: int) -> dict[str, Any]:
-    say("templates")
-    warm(cluster, len(cluster.hosts))
     ones, boots, pss = [], [], []
     for turn in range(repeats):
         # A size that no host has a template of: that VM boots.
@@ -110,7 +165,7 @@ def measured(cluster: Cluster, repeats: int, several: int) -> dict[str, Any]:
     many = grow(cluster, POOL, 1, 1 + several)
     idle(cluster, f"{POOL}-{several}")
     many["pss_mib"] = [round(pss_mib(cluster, f"{POOL}-{index}"), 1) for index in range(1, 1 + several)]
-    cluster.delete_pool(POOL)
+    cluster.finish(cluster.submit("PATCH", f"pools/{POOL}", {"size": 1}))
     clone_s = round(statistics.median(one["each_s"][0] for one in ones), 3)
     clone_pss = round(statistics.median(pss), 1)
     return {

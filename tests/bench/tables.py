@@ -9,7 +9,7 @@ from regressions import FITTED, PAPER, formula
 
 Json = Any
 BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
-ORDER = ("soak", "forecast", "move", "migtest", "checkpoint", "recovery", "planner")
+ORDER = ("soak", "forecast", "move", "migtest", "grow", "spread", "checkpoint", "recovery", "planner")
 NOTHING = "-"
 #: Of a value of the set-up that a line of text takes; the rest is in the JSON.
 LONGEST = 40
@@ -158,6 +158,26 @@ def recovery(report: Json) -> list[str]:
             table(("host fails at, %", "survived", "with checkpoints, s", "run again from the start, s", "saved, %", "possible, %"), curve)]
 
 
+def grow(report: Json) -> list[str]:
+    names = (("grow_s", "last rank at work, s"), ("first_rank_s", "first rank at work, s"), ("shrink_s", "VMs gone, s"),
+             ("jobs_end_s", "- jobs seen to have ended"), ("vms_end_s", "- figure to VMs gone"))
+    by_rule = (("clone", report["results"]["by_rule"]["clones"]), ("boot", report["baselines"]["by_rule"]["boots"]))
+    return [f"One boot, without a rule: {number(report['baselines']['boot_s_median'])} s.",
+            table(("by a rule, medians", "VMs", *(head for _, head in names)), (
+                (kind, count, *(number(one[name], ".2f") for name, _ in names))
+                for kind, known in by_rule for count, one in known.items()))]
+
+
+def visits(report: Json) -> list[str]:
+    results = report["results"]
+    return [table(("visiting, s", "staying, s", "added, s", "added", "forecast, s", "counts"), (
+        (number(one["visiting_s"], ".1f"), number(one["staying_s"], ".1f"), number(one["added_s"], ".2f"),
+         f"{100 * one['added_fraction']:.2f}%", number(one["forecast_added_s"], ".2f"), "yes" if one["counts"] else "no")
+        for one in results["pairs"])),
+        table(("trial: stays on hosts", "ms a step"), (
+            (number(one["from_hosts"]), number(1000 * one["job_s"] / one["counted_steps"])) for one in report["baselines"]["trials"]))]
+
+
 def planner(report: Json) -> list[str]:
     names = {"mare_n_plus_one": "Maré, N+1 kept", "mare": "Maré", "hbal": "hbal", "hbal_to_the_end": "hbal to the end"}
     balanced, placed_one = [], []
@@ -182,7 +202,8 @@ def planner(report: Json) -> list[str]:
 
 
 BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
-                                                  "checkpoint": checkpoint, "recovery": recovery, "planner": planner}
+                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery,
+                                                  "planner": planner}
 
 
 def section(report: Json, plots: Iterable[str] = ()) -> str:

@@ -61,7 +61,7 @@ class Cluster:
 
     def program(self, name: str) -> str:
         places = {"mare": "ui/cli", "mared": "orchestrator/daemon", "mare-agent": "hypervisor/agent",
-                  "migtest": "guest-stage/bin", "mare-announce": "netarp"}
+                  "migtest": "guest-stage/bin", "heat": "guest-stage/bin", "mare-announce": "netarp"}
         return str(self.build / places[name] / name)
 
     def lab(self, *words: str, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
@@ -281,17 +281,18 @@ class Cluster:
                 "--memory-mib", str(plan["memory_mib"]), "--images", plan["images"], "--rest-port",
                 str(plan["rest_port"]), "--bin", str(self.build)]
 
-    def ensure_pool(self, name: str, size: int, hosts: list[str] | None = None, memory_mib: int = 192) -> list[str]:
+    def ensure_pool(self, name: str, size: int, hosts: list[str] | None = None, memory_mib: int = 192,
+                    vcpus: int = 1) -> list[str]:
         """A pool whose VMs all run; an existing one of that shape is as good. Gives its VMs."""
         names = [f"{name}-{index}" for index in range(size)]
         vms = {vm["id"]: vm for vm in self.items(f"vms?pool={name}")} if self.has_pool(name) else {}
         fit = sorted(vms) == names and all(
-            vm["state"] == "running" and vm["memory_mib"] == memory_mib for vm in vms.values())
+            vm["state"] == "running" and (vm["memory_mib"], vm["vcpus"]) == (memory_mib, vcpus) for vm in vms.values())
         if fit:
             return names
         if self.has_pool(name):
             self.delete_pool(name)
-        body: dict[str, Json] = {"id": name, "image": self.image, "size": size, "memory_mib": memory_mib}
+        body: dict[str, Json] = {"id": name, "image": self.image, "size": size, "memory_mib": memory_mib, "vcpus": vcpus}
         if hosts:
             body["hosts"] = hosts
         self.finish(self.submit("POST", "pools", body))
@@ -326,6 +327,11 @@ class Cluster:
                 host = next((one for one in free if one not in others), free[0])
                 self.migrate(vm, host)
             taken.add(host)
+
+    def crowding_vcpus(self) -> int:
+        """vCPUs of a VM such that two of them fill a host and a third is too many, whatever this machine has: so a job
+        with more than two ranks on a host gains by being spread."""
+        return (min(host["cpus"] for host in self.items("hosts")) + 1) // 2
 
     def migrate(self, vm: str, destination: str, **options: Json) -> Json:
         """Moves a VM and waits; gives the migration's record."""

@@ -1,0 +1,102 @@
+"""A running job whose VMs go over more hosts and come together again, on real libvirt, QEMU, NFS and Open MPI."""
+
+from __future__ import annotations
+
+import json
+import unittest
+
+from lib.cluster import Cluster, Json
+from lib.migtest import MigTest, Shape
+
+POOL = "layout"
+SHAPE = Shape(ranks=4, iterations=550, size_mib=16, wws_mib=2)
+LONG_S = 1200
+
+
+class LayoutTest(unittest.TestCase):
+    """Four VMs, all on the first host, where they want twice the CPUs that it has."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.cluster = Cluster()
+        cls.cluster.restore()
+        cls.cluster.without_pools()
+        cls.home, *others = cls.cluster.hosts
+        # VMs go to active hosts only. Limiting the pool would hold for good.
+        for host in others:
+            cls.cluster.mare("host", "drain", host)
+        cls.vms = cls.cluster.ensure_pool(POOL, SHAPE.ranks, vcpus=cls.cluster.crowding_vcpus())
+        for host in others:
+            cls.cluster.mare("host", "activate", host)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.cluster.restore()
+        cls.cluster.delete_pool(POOL)
+
+    def where(self) -> dict[str, str]:
+        """Host of each VM: by all libvirts, by Maré's rows, and by the kernel, which has one QEMU for each."""
+        found = {vm: self.cluster.assert_runs_once(vm) for vm in self.vms}
+        self.assertEqual([vm for vm in self.cluster.qemus() if vm.startswith(POOL + "-")], self.vms)
+        return found
+
+    def moves(self) -> int:
+        return len(self.cluster.items("operations?kind=vm.migrate&limit=500"))
+
+    def change(self, job: MigTest, verb: str, **wish: Json) -> Json:
+        ended = self.cluster.finish(self.cluster.submit("POST", f"jobs/{job.id}:{verb}", wish))
+        self.assertEqual((ended["kind"], ended["state"]), ("layout.change", "Done"))
+        job.assert_advances()
+        return ended
+
+    def assert_dry_run_plans_and_moves_nothing(self, job: MigTest) -> None:
+        before = self.where(), self.moves()
+        done = self.cluster.mare("-o", "json", "job", "spread", job.id, "--remaining", f"{LONG_S}s", "--dry-run")
+        plan = json.loads(done.stdout)["request"]["plan"]
+        self.assertTrue(plan["worth"], plan)
+        self.assertEqual((plan["hosts_before"], plan["hosts_after"], len(plan["moves"])), (1, 3, 2), plan)
+        self.assertAlmostEqual(plan["slowdown_before"], 2 * plan["slowdown_after"], 6, plan)
+        self.assertEqual({move["from"] for move in plan["moves"]}, {self.home}, plan)
+        self.assertEqual(len({move["to"] for move in plan["moves"]}), 2, plan)
+        self.assertTrue(all(move["bytes"] > 0 for move in plan["moves"]), plan)
+        self.assertGreater(plan["gain_s"], plan["added_job_time_s"])
+        self.assertEqual((self.where(), self.moves()), before)
+
+    def assert_refused_when_nearly_over(self, job: MigTest) -> None:
+        """What 50 ms could gain is less than any move costs."""
+        before = self.where(), self.moves()
+        refused = self.cluster.mare("job", "spread", job.id, "--remaining", "50ms", check=False)
+        self.assertEqual(refused.returncode, 1, refused.stdout + refused.stderr)
+        for words in (f"job '{job.id}' stays: 2 moves to 3 hosts would gain 0.0 s over the 0 s that remain, not more than the",
+                      "s that they cost", "as stated", "with force"):
+            self.assertIn(words, refused.stderr)
+        self.assertEqual((self.where(), self.moves()), before)
+
+    def test_a_job_is_spread_and_packed_while_it_runs(self) -> None:
+        self.assertEqual(set(self.where().values()), {self.home})
+        job = MigTest(self.cluster, POOL, SHAPE)
+        job.wait_for_iterations(5)
+        self.assert_dry_run_plans_and_moves_nothing(job)
+        self.assert_refused_when_nearly_over(job)
+
+        made = self.moves()
+        spread = self.change(job, "spread", remaining_s=LONG_S)
+        self.assertEqual(spread["reason"], "2 moves made; the job's VMs are on 3 hosts")
+        hosts = list(self.where().values())
+        self.assertEqual(sorted(hosts.count(host) for host in set(hosts)), [1, 1, 2])
+
+        packed = self.change(job, "pack", hosts=1, force=True)
+        self.assertEqual(packed["reason"], "2 moves made; the job's VMs are on 1 host")
+        self.assertEqual(set(self.where().values()), {self.home})
+        self.assertEqual(self.moves(), made + 4)
+
+        job.assert_right()
+        for vm in self.vms:
+            self.cluster.assert_clean(vm)
+        late = self.cluster.api("POST", f"jobs/{job.id}:spread", {})
+        self.assertEqual(late.status, 409, late.body)
+        self.assertIn(f"job '{job.id}' is succeeded", late.fault())
+
+
+if __name__ == "__main__":
+    unittest.main()
