@@ -39,8 +39,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   double auto_spread = options.settings.auto_spread.count();
   double host_mtbf_days = options.settings.host_mtbf.count() / kDay_s;
   // A word about a lease is one heartbeat old when it counts, and the next is as far away: of 2 s
-  // that leaves half a second for a busy machine. Down after 3 s.
-  options.settings.heartbeat = Milliseconds{750};
+  // that leaves a second for a busy machine. Down after 2 s.
+  options.settings.heartbeat = Milliseconds{500};
   options.settings.heartbeat_misses = 4;
   long heartbeat_ms = options.settings.heartbeat.count();
   long lease_ms = options.settings.lease.count();

@@ -172,7 +172,7 @@ class Engine::Impl {
   MonotonicTime step() {
     if (!beating_) {
       beating_ = true;
-      monitor_.beat();
+      monitor_.begin();
       keeper_.beat();
       autoscaling_.beat();
       auto_spread_.beat();

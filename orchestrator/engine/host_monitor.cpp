@@ -12,7 +12,13 @@ namespace {
 constexpr auto kFactsEvery = std::chrono::seconds{60};
 constexpr auto kTellAgain = std::chrono::minutes{10};
 constexpr int kAbsencesBelieved = 2;
+constexpr int kLooksABeat = 4;
 }  // namespace
+
+void HostMonitor::begin() {
+  beat();
+  look_for_silence();
+}
 
 void HostMonitor::beat() {
   auto hosts = query<std::vector<Host>>(context_.ports.store,
@@ -29,8 +35,27 @@ void HostMonitor::beat() {
   context_.after(context_.settings.heartbeat, [this] { beat(); });
 }
 
+void HostMonitor::look_for_silence() {
+  const MonotonicTime now = context_.ports.clock.now();
+  const Settings& settings = context_.settings;
+  // mared itself stood still: whatever came meanwhile has yet to be read.
+  const bool late = now - looked_ > 2 * settings.heartbeat;
+  looked_ = now;
+  for (auto& [id, watch] : watches_) {
+    if (late) watch.heard = now;
+    if (!watch.asking || now - watch.heard < settings.heartbeat * settings.heartbeat_misses) {
+      continue;
+    }
+    const auto ms = std::chrono::duration_cast<Milliseconds>(now - watch.heard).count();
+    call_down(
+        id, make_error(Code::Unavailable, "it has not answered for " + std::to_string(ms) + " ms"));
+  }
+  context_.after(settings.heartbeat / kLooksABeat, [this] { look_for_silence(); });
+}
+
 void HostMonitor::ask(const Host& host, bool leased) {
   Watch& watch = watches_[host.id];
+  if (watch.heard.count() == 0) watch.heard = context_.ports.clock.now();
   if (watch.asking) return;  // a slow host is asked once at a time
   auto driver = context_.ports.drivers.driver(host.id, host.address);
   if (!driver) return missed(host.id, driver.error());
@@ -43,6 +68,13 @@ void HostMonitor::ask(const Host& host, bool leased) {
       [this, inbox = context_.inbox, driver = *driver, id = host.id, asked, word = *word] {
         std::optional<Result<LeaseAnswer>> lease;
         if (word.any) lease = driver->renew_lease(word.ticket);
+        // What else is asked may take longer, where libvirt is busy.
+        if (lease && *lease) {
+          inbox->post([this, id] {
+            const auto known = watches_.find(id);
+            if (known != watches_.end()) known->second.heard = context_.ports.clock.now();
+          });
+        }
         auto copies = driver->list();
         inbox->post([this, id, asked, copies, lease, word] {
           const auto known = watches_.find(id);
@@ -67,6 +99,7 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
   if (host->fence == HostFence::Begun) return;
   Watch& watch = watches_[id];
   watch.misses = 0;
+  watch.heard = context_.ports.clock.now();
   if (host->health != HostHealth::Up) {
     host->health = HostHealth::Up;
     host->health_reason = "";
@@ -87,7 +120,10 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
 
 void HostMonitor::missed(const HostId& id, const Error& error) {
   Watch& watch = watches_[id];
-  if (++watch.misses < context_.settings.heartbeat_misses) return;
+  if (++watch.misses >= context_.settings.heartbeat_misses) call_down(id, error);
+}
+
+void HostMonitor::call_down(const HostId& id, const Error& error) {
   auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
   if (!host || host->health == HostHealth::Down) return;
   host->health = HostHealth::Down;

@@ -17,12 +17,14 @@ class HostMonitor {
   explicit HostMonitor(Context& context) : context_(context) {}
 
   /// Asks every host once, then again every heartbeat.
-  void beat();
+  void begin();
 
  private:
+  void beat();
   struct Watch {
     bool asking = false;
     int misses = 0;
+    MonotonicTime heard{0};  // when it answered last, or was asked first
     MonotonicTime facts_at{0};
     std::string stamp;       // the agent's last one: what the next renewal counts from
     bool withdrawn = false;  // it has confirmed that its VMs need no lease
@@ -36,7 +38,10 @@ class HostMonitor {
 
   void ask(const Host& host, bool leased);
   void heard(const HostId& id, MonotonicTime asked, const std::vector<VmObservation>& copies);
+  /// A call to a host that is cut off ends long after the host must be called silent.
+  void look_for_silence();
   void missed(const HostId& id, const Error& error);
+  void call_down(const HostId& id, const Error& error);
   void refresh_facts(const Host& host);
   void reconcile(const Host& host, MonotonicTime asked, const std::vector<VmObservation>& copies);
 
@@ -56,6 +61,7 @@ class HostMonitor {
 
   Context& context_;
   std::map<HostId, Watch> watches_;
+  MonotonicTime looked_{0};
   std::map<VmId, int> absences_;               // looks in a row that did not find a VM's copy
   std::map<std::string, MonotonicTime> told_;  // strays already reported
 };

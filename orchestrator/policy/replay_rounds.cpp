@@ -263,7 +263,8 @@ bool Rounds::steady(double before, double rate_before, double throttle_before) {
   // More throttle may be about to come, and the first of it may change nothing.
   const double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;
   const int most = drawn() ? kMostRoundsDrawn : kMostRounds;
-  return (alike_ >= kAlike && now_ - alike_since_ >= span) || static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
+  return (alike_ >= kAlike && now_ - alike_since_ >= span) ||
+         static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
 }
 
 void Rounds::round() {

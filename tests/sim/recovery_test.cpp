@@ -98,6 +98,26 @@ TEST_F(Recovery, WaitsForTheLeaseAndNoLongerThanItMust) {
   expect_right_result(first);
 }
 
+TEST_F(Recovery, SilenceIsNoticedWithinItsHeartbeatsHoweverLongACallHangs) {
+  const HostId cut = host_of("demo-1");
+  world.executor.slow_next("beat/" + cut.value, 40s);
+  ASSERT_TRUE(world.cluster.cut_host(cut, 90s));
+  const auto began = world.clock.now();
+  EXPECT_TRUE(world.play_while_not([&] { return row_of(cut).health == HostHealth::Down; }, 1min));
+  // Three heartbeats of 3 s, looked at four times in each.
+  EXPECT_GE(world.clock.now() - began, 5900ms);
+  EXPECT_LE(world.clock.now() - began, 10s);
+  expect_right_result(first);
+}
+
+TEST_F(Recovery, ACallThatTakesTwoHeartbeatsIsNoSilence) {
+  const HostId slow = host_of("demo-1");
+  world.executor.slow_next("beat/" + slow.value, 6s);
+  EXPECT_FALSE(world.play_while_not([&] { return row_of(slow).health == HostHealth::Down; }, 30s));
+  EXPECT_TRUE(recoveries().empty());
+  expect_right_result(first);
+}
+
 TEST_F(Recovery, OfAHostThatIsCutOffAndComesBack) {
   const HostId cut = host_of("demo-1");
   ASSERT_TRUE(world.cluster.cut_host(cut, 90s));
