@@ -23,6 +23,8 @@ constexpr seconds kRetry{1};
 /// What a cycle has seen by then tells how the VM writes now; one that is older tells how it wrote.
 constexpr milliseconds kTells{1000};
 constexpr seconds kOfNow{15};
+constexpr int kGlances = 3;
+constexpr milliseconds kGlance{200};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
@@ -53,7 +55,8 @@ double in_seconds(nanoseconds span) {
 }  // namespace
 
 nanoseconds Watcher::Cycle::cost() const {
-  return scanning + kFault * static_cast<std::int64_t>(written.count / kPageBytes);
+  if (glance) return nanoseconds{0};
+  return owed + scanning + kFault * static_cast<std::int64_t>(written.count / kPageBytes);
 }
 
 Watcher::Watcher(OpenLog open, Clock& clock, Log& log)
@@ -92,13 +95,16 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
   }
   if (!age || *age > kOfNow) {
     cut_short(*vm);
+    vm->glances = kGlances;
     if (auto begun = begin_cycle(*vm); !begun) {
       failed(uuid, *vm, begun.error());
       return Milliseconds{0};
     }
     age = nanoseconds{0};
   }
-  const nanoseconds left = kTells + kPoints.front() - *age;
+  const bool glances = vm->cycles.back().glance;
+  const nanoseconds left =
+      kTells + kPoints.front() + (vm->glances + (glances ? 1 : 0)) * kGlance - *age;
   return std::chrono::ceil<milliseconds>(std::max(left, nanoseconds{0}));
 }
 
@@ -187,10 +193,16 @@ Status Watcher::begin_cycle(Vm& vm) {
   cycle.arming = cycle.scanning = after - before;
   const std::lock_guard lock(mutex_);
   const bool first = vm.cycles.empty();
+  cycle.glance = vm.glances > 0;
+  if (cycle.glance) {
+    --vm.glances;
+  } else {
+    cycle.owed = std::exchange(vm.owed, nanoseconds{0});
+  }
   if (!first && vm.cycles.back().whole) {
     vm.cycles.back().length = micro(cycle.began - vm.cycles.back().began);
   }
-  cycle.length = first ? kFirstCycle : kCycle;
+  cycle.length = cycle.glance ? micro(kGlance) : first ? kFirstCycle : kCycle;
   vm.due = cycle.began + kPoints.front();
   vm.why.clear();
   vm.hopeless = false;
@@ -236,6 +248,11 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
     vm.due = cycle.began + *next;
     return;
   }
+  if (cycle.glance) {
+    // Paid for by the cycle after them, which lasts the longer.
+    vm.owed +=
+        cycle.scanning + kFault * static_cast<std::int64_t>(cycle.written.count / kPageBytes);
+  }
   cycle.length = bounded(cycle.length, cycle.cost());
   vm.due = std::max(after, cycle.began + cycle.length);
 }
@@ -257,6 +274,7 @@ void Watcher::cut_short(Vm& vm) {
 void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   const bool open = vm.log != nullptr;
   vm.log.reset();
+  vm.glances = 0;
   if (open) cut_short(vm);
   const std::lock_guard lock(mutex_);
   vm.due = clock_.now() + again;

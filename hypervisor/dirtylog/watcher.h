@@ -24,7 +24,7 @@
 
 namespace mare::dirtylog {
 
-inline constexpr std::size_t kCyclesKept = 16;
+inline constexpr std::size_t kCyclesKept = 24;
 
 struct WatchReport {
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
@@ -47,9 +47,9 @@ class Watcher {
   /// `open` refuses while it is being sent. What was seen stays.
   void back_off(const std::string& uuid);
   void forget(const std::string& uuid);
-  /// Somebody wants to know how it writes now: begins a new cycle, unless one began a moment ago.
-  /// Returns when that will tell something; 0 if the VM's log is not open. The next step is due
-  /// then.
+  /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
+  /// bursts looks another way at each) and then a new one, unless one began a moment ago. Returns
+  /// when that will tell something; 0 if the VM's log is not open. The next step is due then.
   Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
   std::optional<WatchReport> report(const std::string& uuid) const;
@@ -70,6 +70,8 @@ class Watcher {
     Bytes written;           // by the last reading, kept as a point or not
     std::chrono::nanoseconds arming{0};
     std::chrono::nanoseconds scanning{0};  // the arming included
+    std::chrono::nanoseconds owed{0};      // by the short cycles before it
+    bool glance = false;                   // a short one
     bool whole = false;
     std::chrono::nanoseconds cost() const;
   };
@@ -83,6 +85,8 @@ class Watcher {
     std::string why = "its log is not open yet";
     bool hopeless = false;
     MonotonicTime due{0};
+    int glances = 0;  // to come
+    std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
 

@@ -6,6 +6,8 @@ import dataclasses
 
 #: After a move TCP still waits for its timers: what they cost is the move's, too.
 SETTLE_S = 2.0
+#: By a job whose pace changed by more than this over the move, its cost is not told.
+MOST_NOISE_S = 1.0
 #: Iterations in a quiet stretch: with fewer there is no usual length.
 FEWEST = 3
 
@@ -18,6 +20,10 @@ class Cost:
     #: How far `added` may be wrong, since the job was not equally quick before and after.
     noise: float
     usual: float  # of an iteration
+
+    def tells(self) -> bool:
+        """Whether the job kept its pace well enough for what a move took to be seen at all."""
+        return self.noise <= MOST_NOISE_S
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,7 +112,8 @@ class Running:
         return told_by(list(self.follower.lines))
 
     def added_job_time_s(self, begun: float, ended: float) -> float | None:
-        """By the iterations around the move; waits for those after it. None: too few, as of a program without any."""
+        """By the iterations around the move; waits for those after it. None: too few, as of a program without any, or
+        the program's own pace changed."""
         if not self.told():
             return None
 
@@ -120,7 +121,7 @@ class Running:
             return added_job_time(ends_across(self.told(), begun, ended, QUIET_S), begun, ended, QUIET_S)
         wait_until(lambda: time.time() > ended + SETTLE_S + QUIET_S, "the job is at its usual work again", period_s=0.2)
         cost = look()
-        return cost.added if cost else None
+        return cost.added if cost and cost.tells() else None
 
     def end(self) -> None:
         """Ends it; a program that judges itself must have been right."""

@@ -40,6 +40,16 @@ class Across(unittest.TestCase):
 
 
 class Added(unittest.TestCase):
+    def test_a_job_that_changed_its_pace_tells_nothing(self) -> None:
+        slow = ends_of(1.0, 20.0)
+        quick = [slow[-1] + end for end in ends_of(0.25, 40.0)]
+        cost = added_job_time([*slow, *quick], 20.0, 40.0, QUIET_S)
+        assert cost is not None
+        self.assertFalse(cost.tells())
+        steady = added_job_time(ends_of(0.25, 60.0), 20.0, 40.0, QUIET_S)
+        assert steady is not None
+        self.assertTrue(steady.tells())
+
     def test_a_stall_is_found_whatever_an_iteration_takes(self) -> None:
         for period in (0.1, 0.7, 1.3):
             with self.subTest(period=period):

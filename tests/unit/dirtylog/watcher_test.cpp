@@ -136,11 +136,11 @@ TEST_F(WatcherTest, TellsHowMuchOfACpuItsVcpusGet) {
   EXPECT_DOUBLE_EQ(watcher_.report("b")->cpu_granted, 0.25);
 }
 
-TEST_F(WatcherTest, SixteenCyclesAreKept) {
+TEST_F(WatcherTest, TheLastCyclesAreKept) {
   watcher_.watch("a");
-  run(seconds{64 * 30});
+  run(seconds{64 * 40});
   EXPECT_EQ(cycles().size(), kCyclesKept);
-  EXPECT_EQ(cycles().back().began - cycles().front().began, seconds{64 * 15});
+  EXPECT_EQ(cycles().back().began - cycles().front().began, seconds{64 * (kCyclesKept - 1)});
 }
 
 TEST_F(WatcherTest, HeatIsOfTheLastWholeCycle) {
@@ -194,11 +194,18 @@ TEST_F(WatcherTest, ALookAnewCutsAnOldCycleShortAndTakesAYoungOneAsItIs) {
   EXPECT_EQ(cycles().size(), 1U);
   run(seconds{40});
   ASSERT_EQ(cycles().size(), 2U);
-  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1050});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1650});
   ASSERT_EQ(cycles().size(), 3U);
   EXPECT_EQ(walls_ms(cycles()[1]).back(), 20'000) << "what it had seen stays";
-  run(milliseconds{1050});
-  EXPECT_EQ(walls_ms(cycles()[2]).back(), 1000);
+  run(milliseconds{250});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1400}) << "somebody else asks meanwhile";
+  run(milliseconds{1400});
+  ASSERT_EQ(cycles().size(), 6U);
+  for (std::size_t i = 2; i < 5; ++i) {
+    EXPECT_EQ(walls_ms(cycles()[i]), (std::vector<int>{50, 100, 200})) << "a glance";
+  }
+  EXPECT_EQ(walls_ms(cycles()[5]).back(), 1000);
+  EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101);
 }
 
 TEST_F(WatcherTest, LatePointsAreTakenOnce) {
