@@ -243,6 +243,7 @@ def warm_capabilities(state: LabState, host: str) -> None:
     """Let one libvirtd probe the emulators, and keep the answer for the others and for the next
     time.
     """
+    virsh(state, host, "capabilities", timeout=LIBVIRT_PATIENCE)
     virsh(state, host, "domcapabilities", "--virttype", "qemu", timeout=LIBVIRT_PATIENCE)
     if emulator := program(state.bin, "mare-qemu"):  # of templates and clones
         virsh(state, host, "domcapabilities", "--virttype", "qemu", "--emulatorbin", emulator,
