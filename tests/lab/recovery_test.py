@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import unittest
 
 from lib.cluster import Cluster, Json
 from lib.migtest import MigTest, Shape
+from lib.processes import Doubles, of_lab
 from lib.waiting import holds_for, wait_until
 
 POOL = "rise"
 # Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
 LONG = Shape(ranks=3, iterations=300)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
-
-
-class Witness:
-    """Asks every libvirt again and again, beside the test, how many copies of a VM run."""
-
-    def __init__(self, cluster: Cluster, vms: list[str]) -> None:
-        self._cluster = cluster
-        self._vms = set(vms)
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.doubled: list[str] = []
-        self.looks = 0
-        self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._ends.is_set():
-            seen: dict[str, list[str]] = {}
-            for host in self._cluster.hosts:
-                try:
-                    names = self._cluster.virsh(host, "list", "--state-running", "--name").split()
-                except AssertionError:
-                    continue  # a domain that ends while it is listed
-                for name in self._vms & set(names):
-                    seen.setdefault(name, []).append(host)
-            # Two hosts are asked one after the other: one that was seen twice is looked at again.
-            for name, hosts in seen.items():
-                if len(hosts) > 1 and list(self._cluster.copies(name).values()).count("running") > 1:
-                    self.doubled.append(f"{name} on {hosts}")
-            self.looks += 1
-            self._ends.wait(0.05)
-
-    def end(self) -> None:
-        self._ends.set()
-        self._thread.join()
 
 
 class RecoveryTest(unittest.TestCase):
@@ -59,9 +25,9 @@ class RecoveryTest(unittest.TestCase):
     def setUp(self) -> None:
         self.cluster.restore()
         self.vms = self.cluster.ensure_pool(POOL, 3)
-        self.witness = Witness(self.cluster, self.vms)
+        self.witness = Doubles(of_lab(self.cluster))
         self.addCleanup(self.cluster.restore)
-        self.addCleanup(self.witness.end)
+        self.enterContext(self.witness)
 
     def tearDown(self) -> None:
         for job in self.cluster.items("jobs"):
@@ -86,9 +52,8 @@ class RecoveryTest(unittest.TestCase):
         for vm in job.vms():
             self.cluster.assert_runs_once(vm)
             self.cluster.assert_clean(vm)
-        self.witness.end()
         self.assertGreater(self.witness.looks, 20)
-        self.assertEqual(self.witness.doubled, [])
+        self.assertEqual(self.witness.found, [])
 
     def recoveries(self, job: MigTest) -> list[Json]:
         return [one for one in self.cluster.items("operations?kind=recovery.run") if one["target"] == job.id]
@@ -125,7 +90,7 @@ class RecoveryTest(unittest.TestCase):
         self.assert_back(job)
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
-        # It may be used again.
+        # It may be used again. (A move has two processes, and so comes after the count.)
         self.cluster.migrate(vm, host)
         self.assertEqual(self.cluster.assert_runs_once(vm), host)
 
