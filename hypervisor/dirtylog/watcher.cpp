@@ -88,23 +88,17 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
   if (!vm) return Milliseconds{0};
   const std::lock_guard busy(vm->busy);
   if (!vm->log) return Milliseconds{0};
-  std::optional<nanoseconds> age;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!vm->cycles.empty()) age = clock_.now() - vm->cycles.back().began;
-  }
-  if (!age || *age > kOfNow) {
+  const MonotonicTime now = clock_.now();
+  if (!vm->glanced || now - *vm->glanced > kOfNow) {
     cut_short(*vm);
+    vm->glanced = now;
     vm->glances = kGlances;
     if (auto begun = begin_cycle(*vm); !begun) {
       failed(uuid, *vm, begun.error());
       return Milliseconds{0};
     }
-    age = nanoseconds{0};
   }
-  const bool glances = vm->cycles.back().glance;
-  const nanoseconds left =
-      kTells + kPoints.front() + (vm->glances + (glances ? 1 : 0)) * kGlance - *age;
+  const nanoseconds left = kGlances * kGlance + kTells + kPoints.front() - (now - *vm->glanced);
   return std::chrono::ceil<milliseconds>(std::max(left, nanoseconds{0}));
 }
 
@@ -275,6 +269,7 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   const bool open = vm.log != nullptr;
   vm.log.reset();
   vm.glances = 0;
+  vm.glanced.reset();
   if (open) cut_short(vm);
   const std::lock_guard lock(mutex_);
   vm.due = clock_.now() + again;

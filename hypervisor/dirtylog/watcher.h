@@ -48,7 +48,7 @@ class Watcher {
   void back_off(const std::string& uuid);
   void forget(const std::string& uuid);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
-  /// bursts looks another way at each) and then a new one, unless one began a moment ago. Returns
+  /// bursts looks another way at each) and then a new one, unless that was a moment ago. Returns
   /// when that will tell something; 0 if the VM's log is not open. The next step is due then.
   Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
@@ -85,7 +85,8 @@ class Watcher {
     std::string why = "its log is not open yet";
     bool hopeless = false;
     MonotonicTime due{0};
-    int glances = 0;  // to come
+    std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last
+    int glances = 0;                       // to come
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
