@@ -184,6 +184,27 @@ std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
   return out;
 }
 
+/// A cycle beyond where it was seen. One that wrote more than the middle by then goes on so; one
+/// that wrote less has met no burst yet: what the middle has at its beginning is still to come.
+std::vector<Knot> continued(const CycleCurve& cycle, const MonotoneCurve& middle) {
+  auto knots = cycle.curve.knots();
+  const double here = cycle.curve.at(cycle.reach);
+  const double above = here - middle.at(cycle.reach);
+  std::vector<double> grid;
+  for (const auto& knot : middle.knots()) {
+    if (knot.x > cycle.reach) grid.push_back(knot.x);
+    if (above < 0 && knot.x > 0) grid.push_back(cycle.reach + knot.x);
+  }
+  std::sort(grid.begin(), grid.end());
+  for (const double x : grid) {
+    if (x <= knots.back().x) continue;
+    const double y = above >= 0 ? middle.at(x) + above
+                                : std::min(middle.at(x), here + middle.at(x - cycle.reach));
+    knots.push_back({x, std::max(knots.back().y, y)});
+  }
+  return knots;
+}
+
 std::vector<Knot> guess(double in_use, Band band) {
   if (band == Band::Low) return {{0, 0}, {kGuessWindow, 0}};
   const double wws = band == Band::High ? in_use : kGuessShare * in_use;
@@ -252,12 +273,7 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
   std::vector<DirtyCurve> out;
   for (const auto& cycle : cycles) {
-    auto knots = cycle.curve.knots();
-    const double above = cycle.curve.at(cycle.reach) - middle.at(cycle.reach);
-    for (const auto& knot : middle.knots()) {
-      if (knot.x > cycle.reach) knots.push_back({knot.x, std::max(0.0, knot.y + above)});
-    }
-    out.emplace_back(std::move(knots), median(shares), total);
+    out.emplace_back(continued(cycle, middle), median(shares), total);
   }
   return out;
 }
