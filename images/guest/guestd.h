@@ -124,9 +124,9 @@ bool process_start(long pid, unsigned long long* start);
 
 // safepoint.c
 struct safe_points {
-  uint64_t ranks;    // processes of the job that announce
-  uint64_t inside;   // of these, that are in a collective
-  uint64_t entered;  // collectives begun so far, by all
+  uint64_t ranks;      // processes of the job that announce
+  uint64_t inside;     // of these, that are in a collective
+  uint64_t entered;    // collectives begun so far, by all
   int64_t outside_ns;  // of those that are in none, the longest since one
 };
 /// False with errno if the guest cannot tell.

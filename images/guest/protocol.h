@@ -70,10 +70,11 @@
  *
  * SAFEPOINT id=
  *   -> ranks= inside= entered= [outside_ms=]
- *   Where this guest's processes of the job are that announce safe points (images/guest/safepoint.h):
- *   how many they are, how many of them are in a collective, how many collectives all have begun so
- *   far, and, if any is in none, the longest that one has been outside, to some ms. ranks=0: none
- *   announces any: not begun yet, ended, started without the library, or no MPI program.
+ *   Where this guest's processes of the job are that announce safe points
+ * (images/guest/safepoint.h): how many they are, how many of them are in a collective, how many
+ * collectives all have begun so far, and, if any is in none, the longest that one has been outside,
+ * to some ms. ranks=0: none announces any: not begun yet, ended, started without the library, or no
+ * MPI program.
  *
  * SETCLOCK wall_ns=
  *   -> was_ns= wall_ns=.  Sets CLOCK_REALTIME. Only inside a Mare VM (kernel line has mare.ip=),

@@ -16,8 +16,8 @@
 #define MARE_SAFE_POINT_VARIABLE "MARE_SAFE_POINTS"
 #define MARE_SAFE_POINT_MAGIC 0x31305053u /* "SP01" */
 
-/* Each field is written and read as one. Times are CLOCK_MONOTONIC_COARSE in ns: some ms coarse, and
- * never a system call. */
+/* Each field is written and read as one. Times are CLOCK_MONOTONIC_COARSE in ns: some ms coarse,
+ * and never a system call. */
 struct mare_safe_point {
   uint32_t magic; /* written last */
   int32_t pid;

@@ -80,9 +80,8 @@ static struct mare_safe_point* make_page(void) {
 static void open_page(void) {
   const char* job = getenv(MARE_SAFE_POINT_VARIABLE);
   if (!job || !*job || strchr(job, '/') || page_path[0]) return;
-  const int length =
-      snprintf(page_path, sizeof page_path, "%s/%s%s.%ld", MARE_SAFE_POINT_DIR,
-               MARE_SAFE_POINT_PREFIX, job, (long)getpid());
+  const int length = snprintf(page_path, sizeof page_path, "%s/%s%s.%ld", MARE_SAFE_POINT_DIR,
+                              MARE_SAFE_POINT_PREFIX, job, (long)getpid());
   if (length < 0 || (size_t)length >= sizeof page_path) {
     page_path[0] = '\0';
     return;
@@ -132,20 +131,19 @@ static void* find(void** found, const char* name, const char* library) {
 #define IN_FORTRAN_2008 "libmpi_usempif08.so.40"
 
 // As MPI calls it, with `before` and `after` around it.
-#define IN_C_WITH(name, parameters, arguments, before, after)                          \
-  EXPORTED int MPI_##name parameters {                                                 \
-    static void* found;                                                                \
-    __typeof__(&PMPI_##name) real =                                                    \
-        (__typeof__(&PMPI_##name))find(&found, "PMPI_" #name, IN_C);                   \
-    before;                                                                            \
-    const int result = real arguments;                                                 \
-    after;                                                                             \
-    return result;                                                                     \
+#define IN_C_WITH(name, parameters, arguments, before, after)                                    \
+  EXPORTED int MPI_##name parameters {                                                           \
+    static void* found;                                                                          \
+    __typeof__(&PMPI_##name) real = (__typeof__(&PMPI_##name))find(&found, "PMPI_" #name, IN_C); \
+    before;                                                                                      \
+    const int result = real arguments;                                                           \
+    after;                                                                                       \
+    return result;                                                                               \
   }
 
 // Fortran has entries of its own in Open MPI, which call PMPI_X and so pass ours by: one under four
-// names, for the ways in which compilers write them, and another for the module mpi_f08. All arguments
-// are addresses, the last one that of the error, which the module may leave out (NULL).
+// names, for the ways in which compilers write them, and another for the module mpi_f08. All
+// arguments are addresses, the last one that of the error, which the module may leave out (NULL).
 #define FORTRAN_ENTRY(function, real_name, library, parameters, arguments, before, after) \
   EXPORTED void function parameters;                                                      \
   EXPORTED void function parameters {                                                     \
@@ -157,13 +155,13 @@ static void* find(void** found, const char* name, const char* library) {
   }
 #define SAME_AS(function, alias_name, parameters) \
   EXPORTED void alias_name parameters __attribute__((alias(#function)))
-#define IN_FORTRAN_WITH(lower, upper, parameters, arguments, before, after)                     \
-  FORTRAN_ENTRY(mpi_##lower##_, "pmpi_" #lower "_", IN_FORTRAN, parameters, arguments, before,  \
-                after)                                                                          \
-  SAME_AS(mpi_##lower##_, mpi_##lower##__, parameters);                                         \
-  SAME_AS(mpi_##lower##_, mpi_##lower, parameters);                                             \
-  SAME_AS(mpi_##lower##_, MPI_##upper, parameters);                                             \
-  FORTRAN_ENTRY(mpi_##lower##_f08_, "pmpi_" #lower "_f08_", IN_FORTRAN_2008, parameters,        \
+#define IN_FORTRAN_WITH(lower, upper, parameters, arguments, before, after)                    \
+  FORTRAN_ENTRY(mpi_##lower##_, "pmpi_" #lower "_", IN_FORTRAN, parameters, arguments, before, \
+                after)                                                                         \
+  SAME_AS(mpi_##lower##_, mpi_##lower##__, parameters);                                        \
+  SAME_AS(mpi_##lower##_, mpi_##lower, parameters);                                            \
+  SAME_AS(mpi_##lower##_, MPI_##upper, parameters);                                            \
+  FORTRAN_ENTRY(mpi_##lower##_f08_, "pmpi_" #lower "_f08_", IN_FORTRAN_2008, parameters,       \
                 arguments, before, after)
 
 // --- Beginning and end
@@ -179,8 +177,7 @@ IN_FORTRAN_WITH(finalize, FINALIZE, (void* a), (a), enter(), close_page())
 
 // --- Collectives
 
-#define C(name, parameters, arguments) \
-  IN_C_WITH(name, parameters, arguments, enter(), leave())
+#define C(name, parameters, arguments) IN_C_WITH(name, parameters, arguments, enter(), leave())
 #define F(lower, upper, parameters, arguments) \
   IN_FORTRAN_WITH(lower, upper, parameters, arguments, enter(), leave())
 

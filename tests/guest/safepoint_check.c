@@ -150,7 +150,8 @@ int main(int argc, char** argv) {
   good = good && MPI_Bcast(&all, 1, MPI_INT, size, MPI_COMM_WORLD) != MPI_SUCCESS;
   uint64_t hashes[kMost];
   MPI_Gather(&hash, 1, MPI_UINT64_T, hashes, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-  for (int r = 0; rank == 0 && r < size; ++r) printf("hash=%016llx\n", (unsigned long long)hashes[r]);
+  for (int r = 0; rank == 0 && r < size; ++r)
+    printf("hash=%016llx\n", (unsigned long long)hashes[r]);
   MPI_Finalize();
   return good ? 0 : 1;
 }
