@@ -123,30 +123,30 @@ Json to_json(const Vm& vm) {
 }
 
 Json to_json(const Job& job) {
-  return Json{
-      {"id", job.id.value},
-      {"name", job.name},
-      {"pool", job.pool.value},
-      {"command", strings(job.command)},
-      {"environment", strings(job.environment)},
-      {"ranks", job.ranks},
-      {"state", to_string(job.state)},
-      {"exit_code", job.exit_code ? Json(*job.exit_code) : Json(nullptr)},
-      {"reason", text_or_null(job.reason)},
-      {"vms", ids(job.vms)},
-      {"output_bytes", job.output_bytes},
-      {"checkpoint_rule", to_string(job.checkpoints.rule)},
-      {"checkpoint_every_s", job.checkpoints.rule == CheckpointRule::Every
-                                 ? Json(job.checkpoints.every.count())
-                                 : Json(nullptr)},
-      {"checkpoints_kept", job.checkpoints.keep},
-      {"safe_points", job.checkpoints.safe_points},
-      {"safe_point_wait_s",
-       job.checkpoints.safe_points ? Json(job.checkpoints.safe_point_wait.count()) : Json(nullptr)},
-      {"restarts", job.restarts},
-      {"created", time_json(job.created)},
-      {"started", time_json(job.started)},
-      {"ended", time_json(job.ended)}};
+  const Json wait_s =
+      job.checkpoints.safe_points ? Json(job.checkpoints.safe_point_wait.count()) : Json(nullptr);
+  return Json{{"id", job.id.value},
+              {"name", job.name},
+              {"pool", job.pool.value},
+              {"command", strings(job.command)},
+              {"environment", strings(job.environment)},
+              {"ranks", job.ranks},
+              {"state", to_string(job.state)},
+              {"exit_code", job.exit_code ? Json(*job.exit_code) : Json(nullptr)},
+              {"reason", text_or_null(job.reason)},
+              {"vms", ids(job.vms)},
+              {"output_bytes", job.output_bytes},
+              {"checkpoint_rule", to_string(job.checkpoints.rule)},
+              {"checkpoint_every_s", job.checkpoints.rule == CheckpointRule::Every
+                                         ? Json(job.checkpoints.every.count())
+                                         : Json(nullptr)},
+              {"checkpoints_kept", job.checkpoints.keep},
+              {"safe_points", job.checkpoints.safe_points},
+              {"safe_point_wait_s", wait_s},
+              {"restarts", job.restarts},
+              {"created", time_json(job.created)},
+              {"started", time_json(job.started)},
+              {"ended", time_json(job.ended)}};
 }
 
 Json to_json(const Operation& operation) {
