@@ -109,8 +109,10 @@ class SafePoints(GuestdTest):
         self.assert_same_with_and_without(RANKS, CHECK)
         self.assert_same_with_and_without(1, CHECK)
         for example, options in (("heat", ["--nx", "40", "--ny", "37", "--steps", "150"]),
+                                 ("migtest", ["--size-mib", "2", "--wws-mib", "1", "--iterations", "20", "--barrier"]),
                                  ("matmul", ["--n", "61", "--products", "4"])):
-            expected = value(run(program(example), "--expect", *options), "checksum")
+            of_ranks = ["--ranks", str(RANKS)] if example == "migtest" else []
+            expected = value(run(program(example), "--expect", *of_ranks, *options), "checksum")
             result = mpirun(RANKS, *preloaded(self.job), program(example), *options, **ASAN)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(value(result, "checksum"), expected, example)
