@@ -57,6 +57,14 @@ struct RunStatus {
   std::uint64_t output_bytes = 0;
 };
 
+/// Where a guest's ranks of a job are that announce safe points.
+struct SafePointStatus {
+  int ranks = 0;              // that announce; none before MPI_Init and after MPI_Finalize
+  int inside = 0;             // of these, that are in a collective
+  std::uint64_t entered = 0;  // collectives begun so far, by all
+  Milliseconds outside{0};    // of those that are in none, the longest since one; some ms coarse
+};
+
 /// One run of samples of a guest's echo, taken while its VM moves.
 struct ProbeReport {
   int sent = 0;
@@ -95,6 +103,8 @@ class GuestPort {
                                      std::uint64_t offset, std::size_t most) = 0;
   /// To the program's process group; ok if it is gone.
   virtual Status signal(const GuestAddress& guest, const GuestRun& program, int number) = 0;
+  /// Unsupported by guests of an older image.
+  virtual Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) = 0;
   /// The guest's wall clock falls behind by every pause.
   virtual Status set_clock(const GuestAddress& guest, WallTime now) = 0;
   /// Gives back clean page cache and leaves zeros in what is free; answers how much was given back.

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kDefaultWork_s = 5;
 constexpr double kLineEvery_s = 0.5;
+constexpr double kInCollective_s = 0.01;
 
 std::optional<double> number(std::string_view text) {
   double value = 0;
@@ -79,6 +80,10 @@ Run& World::start_run(const GuestRun& program, const std::shared_ptr<Guest>& lau
   for (const auto& argument : program.arguments) {
     if (auto value = after(argument, "--sim-work="))
       run.work_s = number(*value).value_or(run.work_s);
+    if (auto value = after(argument, "--sim-collective-every=")) {
+      run.collective_every_s = number(*value).value_or(0);
+    }
+    if (after(argument, "MARE_SAFE_POINTS=") == program.id.value) run.announces = true;
     if (auto value = after(argument, "--sim-exit=")) {
       run.wanted_exit = static_cast<int>(number(*value).value_or(0));
     }
@@ -156,6 +161,29 @@ std::string World::output_of(const Run& run) const {
     text += last_line(run.program.id);
   }
   return text;
+}
+
+SafePointStatus World::safe_points_of(const Guest& guest, const JobId& job) const {
+  SafePointStatus status;
+  for (const auto& [directory, run] : runs) {
+    const double done_s = run.progress.at(now);
+    const bool runs_still = !run.ended() && done_s < run.work_s;
+    if (run.program.id != job || !run.announces || !runs_still) continue;
+    if (run.collective_every_s <= 0) continue;
+    const auto here = std::count_if(run.ranks.begin(), run.ranks.end(),
+                                    [&](const auto& rank) { return rank.get() == &guest; });
+    // The first one is that of MPI_Init.
+    const double since_s = std::fmod(done_s, run.collective_every_s);
+    status.ranks += static_cast<int>(here);
+    status.entered += static_cast<std::uint64_t>(done_s / run.collective_every_s + 1) *
+                      static_cast<std::uint64_t>(here);
+    if (since_s < kInCollective_s) {
+      status.inside += static_cast<int>(here);
+    } else if (here > 0) {
+      status.outside = std::chrono::floor<Milliseconds>(Seconds{since_s - kInCollective_s});
+    }
+  }
+  return status;
 }
 
 std::string complete_output(const JobId& job, double work_s) {

@@ -187,6 +187,13 @@ Status SimGuests::signal(const GuestAddress& address, const GuestRun& program, i
   return ok_status();
 }
 
+Result<SafePointStatus> SimGuests::safe_points(const GuestAddress& address, const JobId& job) {
+  Locked world = cluster_.lock();
+  auto guest = call(*world, address);
+  if (!guest) return guest.error();
+  return world->safe_points_of(**guest, job);
+}
+
 Status SimGuests::set_clock(const GuestAddress& address, WallTime now) {
   Locked world = cluster_.lock();
   auto guest = call(*world, address);

@@ -3,7 +3,9 @@
 // A guest answers once it has run for its boot time. A program is an mpirun over the addresses of
 // "--host" (or the one guest alone) that needs 5 s of work of all its ranks at speed 1, or what
 // "--sim-work=SECONDS" among its arguments says, writes a line for each half second of it and a
-// checksum at the end, and exits with 0 or what "--sim-exit=CODE" says.
+// checksum at the end, and exits with 0 or what "--sim-exit=CODE" says. With
+// "--sim-collective-every=SECONDS" of work its ranks are in a collective for 10 ms, all at a time;
+// it announces them if mpirun was told so.
 #pragma once
 
 #include "hypervisor/guest_port.h"
@@ -25,6 +27,7 @@ class SimGuests final : public GuestPort {
   Result<std::string> output(const GuestAddress& guest, const GuestRun& program,
                              std::uint64_t offset, std::size_t most) override;
   Status signal(const GuestAddress& guest, const GuestRun& program, int number) override;
+  Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) override;
   Status set_clock(const GuestAddress& guest, WallTime now) override;
   /// A simulated guest has no page cache: nothing is given back.
   Result<Bytes> drop_cache(const GuestAddress& guest) override;

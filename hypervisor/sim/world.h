@@ -199,6 +199,8 @@ struct Run {
   Accrual progress;                           // s of work done
   double work_s = 0;
   int wanted_exit = 0;
+  double collective_every_s = 0;  // of work; 0: it has none
+  bool announces = false;
   std::optional<int> exit_code;
   bool lost = false;
   std::string complaint;  // last line of its output, when it ended badly
@@ -331,6 +333,7 @@ class World {
   void end_run(Run& run, int exit_code, const std::string& complaint);
   void guest_ended(const std::shared_ptr<Guest>& guest);
   std::string output_of(const Run& run) const;
+  SafePointStatus safe_points_of(const Guest& guest, const JobId& job) const;
   void refresh_runs();
 
  private:

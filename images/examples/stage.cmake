@@ -1,11 +1,12 @@
-# Run by the build: fills STAGE with PROGRAMS, stripped, SCRIPTS, and the sources below SOURCES. In a
+# Run by the build: fills STAGE with PROGRAMS and LIBRARIES, stripped, SCRIPTS, and the sources below SOURCES. In a
 # new folder that is then renamed: whoever builds an image at the same time sees the old one or the
 # new one.
 set(new ${STAGE}.new)
 file(REMOVE_RECURSE ${new})
-file(MAKE_DIRECTORY ${new}/bin ${new}/share/mare)
+file(MAKE_DIRECTORY ${new}/bin ${new}/lib ${new}/share/mare)
 file(COPY ${PROGRAMS} DESTINATION ${new}/bin)
-file(GLOB binaries ${new}/bin/*)
+file(COPY ${LIBRARIES} DESTINATION ${new}/lib)
+file(GLOB binaries ${new}/bin/* ${new}/lib/*)
 execute_process(COMMAND ${STRIP} --strip-all ${binaries} COMMAND_ERROR_IS_FATAL ANY)
 if(SCRIPTS)
   file(COPY ${SCRIPTS} DESTINATION ${new}/bin)

@@ -118,6 +118,19 @@ int job_claim(const char* dir, const char* id);
 /// Replaces a file of the directory at once and durably; false with errno.
 bool job_file_write(const char* dir, const char* name, const char* content);
 void job_path(char* path, size_t size, const char* dir, const char* name);
+/// Field 22 of /proc/PID/stat, which tells a reused pid. False: no such process, or a zombie, which
+/// runs nothing either.
+bool process_start(long pid, unsigned long long* start);
+
+// safepoint.c
+struct safe_points {
+  uint64_t ranks;      // processes of the job that announce
+  uint64_t inside;     // of these, that are in a collective
+  uint64_t entered;    // collectives begun so far, by all
+  int64_t outside_ns;  // of those that are in none, the longest since one
+};
+/// False with errno if the guest cannot tell.
+bool safe_points_read(const char* job, struct safe_points* found);
 
 // runner.c
 /// RUN: starts the runner unless the directory is claimed. False with the answer's error set.

@@ -63,8 +63,7 @@ static void read_host(char* host, size_t size) {
   host[size - 1] = '\0';
 }
 
-// False: no such process, or a zombie, which runs nothing either.
-static bool process_start(long pid, unsigned long long* start) {
+bool process_start(long pid, unsigned long long* start) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);
   char stat[1024];

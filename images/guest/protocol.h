@@ -68,6 +68,14 @@
  *   To the program's process group. signal is a number or HUP INT QUIT KILL USR1 USR2 TERM CONT
  *   STOP. ERR not-found when nothing runs there (any more); busy when it is just being started.
  *
+ * SAFEPOINT id=
+ *   -> ranks= inside= entered= [outside_ms=]
+ *   Where this guest's processes of the job are that announce safe points
+ * (images/guest/safepoint.h): how many they are, how many of them are in a collective, how many
+ * collectives all have begun so far, and, if any is in none, the longest that one has been outside,
+ * to some ms. ranks=0: none announces any: not begun yet, ended, started without the library, or no
+ * MPI program.
+ *
  * SETCLOCK wall_ns=
  *   -> was_ns= wall_ns=.  Sets CLOCK_REALTIME. Only inside a Mare VM (kernel line has mare.ip=),
  *      else denied.
@@ -125,6 +133,7 @@
 #define MARE_GUEST_VERB_STATUS "STATUS"
 #define MARE_GUEST_VERB_OUTPUT "OUTPUT"
 #define MARE_GUEST_VERB_SIGNAL "SIGNAL"
+#define MARE_GUEST_VERB_SAFEPOINT "SAFEPOINT"
 #define MARE_GUEST_VERB_SETCLOCK "SETCLOCK"
 #define MARE_GUEST_VERB_DROPCACHE "DROPCACHE"
 #define MARE_GUEST_VERB_RSH "RSH"

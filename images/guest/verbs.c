@@ -234,6 +234,28 @@ static void signal_job(const struct guestd* guestd, const struct request* reques
   }
 }
 
+static void safe_point(const struct guestd* guestd, const struct request* request,
+                       struct answer* answer) {
+  (void)guestd;
+  const char* id = request_get(request, "id");
+  struct safe_points found;
+  if (!job_id_ok(id)) {
+    answer_error(answer, MARE_GUEST_ERR_BAD_REQUEST, "SAFEPOINT needs id=, a job's");
+    return;
+  }
+  if (!safe_points_read(id, &found)) {
+    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot look for the pages of %s: %s", id,
+                 strerror(errno));
+    return;
+  }
+  text_field_u64(&answer->fields, "ranks", found.ranks);
+  text_field_u64(&answer->fields, "inside", found.inside);
+  text_field_u64(&answer->fields, "entered", found.entered);
+  if (found.inside < found.ranks) {
+    text_field_u64(&answer->fields, "outside_ms", (uint64_t)found.outside_ns / 1000000u);
+  }
+}
+
 static bool permitted(const struct guestd* guestd, const char* verb, struct answer* answer) {
   if (guestd->is_mare_vm) return true;
   answer_error(answer, MARE_GUEST_ERR_DENIED,
@@ -310,6 +332,7 @@ static const struct verb kVerbs[] = {
     {MARE_GUEST_VERB_STATUS, status, {"id", "dir", NULL}},
     {MARE_GUEST_VERB_OUTPUT, output, {"dir", "offset", "max", NULL}},
     {MARE_GUEST_VERB_SIGNAL, signal_job, {"dir", "signal", "id", NULL}},
+    {MARE_GUEST_VERB_SAFEPOINT, safe_point, {"id", NULL}},
     {MARE_GUEST_VERB_SETCLOCK, set_clock, {"wall_ns", NULL}},
     {MARE_GUEST_VERB_DROPCACHE, drop_cache, {NULL}},
     {MARE_GUEST_VERB_POWEROFF, power_off, {NULL}},

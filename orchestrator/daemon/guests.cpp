@@ -27,6 +27,9 @@ class Guests final : public GuestPort {
   Status signal(const GuestAddress& guest, const GuestRun& program, int number) override {
     return port(guest).signal(guest, program, number);
   }
+  Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) override {
+    return port(guest).safe_points(guest, job);
+  }
   Status set_clock(const GuestAddress& guest, WallTime now) override {
     return port(guest).set_clock(guest, now);
   }

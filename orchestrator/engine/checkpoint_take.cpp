@@ -8,6 +8,8 @@
 #include <cstdio>
 
 #include "orchestrator/engine/plan.h"
+#include "orchestrator/engine/safe_point_search.h"
+#include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
@@ -29,6 +31,7 @@ std::string in_words(const Checkpoint& checkpoint) {
                 Seconds{checkpoint.completed - checkpoint.began}.count(),
                 static_cast<double>(checkpoint.pause.count()) / 1e3,
                 static_cast<double>(checkpoint.skew.count()) / 1e3);
+  if (checkpoint.safe_point == SafePoint::Hit) return std::string(text) + ", at a safe point";
   return text;
 }
 
@@ -42,6 +45,7 @@ class CheckpointTake final : public Task {
     if (!load()) return again();
     switch (state()) {
       case State::Planned:
+        safe_point_.reset();
         return begin();
       case State::Holding:
         // Nobody knows any more whether some went on before others stopped.
@@ -110,9 +114,11 @@ class CheckpointTake final : public Task {
     if (!busy) return again();
     if (!busy->empty()) return wait(*busy);
     Checkpoint fresh;
+    std::vector<Vm> vms;
     for (const auto& id : job_.vms) {
       auto row = vm(id);
       if (!row) return give_up(row.error());
+      vms.push_back(*row);
       if (row->state != VmState::Running) return give_up(wrong_state(*row, "running"));
       CheckpointPart part;
       part.vm = row->id;
@@ -120,13 +126,34 @@ class CheckpointTake final : public Task {
       part.host = *row->host;
       fresh.parts.push_back(part);
     }
+    if (job_.checkpoints.safe_points && !safe_point_) return look_for_safe_point(vms);
+    if (safe_point_) fresh.safe_point = safe_point_->point;
     commit_hold(std::move(fresh));
+  }
+
+  /// Nothing is held up meanwhile, and everything is looked at again afterwards.
+  void look_for_safe_point(const std::vector<Vm>& vms) {
+    std::vector<GuestAddress> guests;
+    for (const auto& one : vms) {
+      auto guest = find_guest(store(), one);
+      if (!guest) return again();
+      guests.push_back(*guest);
+    }
+    using Found = SafePointSearch::Found;
+    search_ = std::make_shared<SafePointSearch>(context_, job_.id, std::move(guests),
+                                                job_.checkpoints.safe_point_wait,
+                                                guarded<const Found&>([this](const Found& found) {
+                                                  safe_point_ = found;
+                                                  begin();
+                                                }));
+    search_->begin();
   }
 
   void wait(const std::string& busy) {
     if (clock().wall_now() >= operation().deadline) {
       return give_up(make_error(Code::Conflict, busy));
     }
+    safe_point_.reset();
     const bool said = !operation().reason.empty();
     if (!said && !wait_because("Wait", "waits: " + busy, busy)) return;
     after(kTakeLookAgain, [this] { begin(); });
@@ -145,7 +172,7 @@ class CheckpointTake final : public Task {
       for (auto& part : fresh.parts) part.path = directory + part.vm.value;
       return put_checkpoint(tx, clock(), fresh);
     };
-    if (!step(Event::Hold, "", also)) return;
+    if (!step(Event::Hold, safe_point_ ? safe_point_->words : "", also)) return;
     checkpoint_ = std::move(fresh);
     phases_.assign(parts().size(), CapturePhase::None);
     hold();
@@ -358,6 +385,8 @@ class CheckpointTake final : public Task {
   }
 
   Job job_;
+  std::shared_ptr<SafePointSearch> search_;
+  std::optional<SafePointSearch::Found> safe_point_;  // looked for just now
   Checkpoint checkpoint_;
   std::vector<CapturePhase> phases_;  // of the parts, as heard last
   bool begun_ = false;                // every host answered that it stopped its VM

@@ -104,7 +104,8 @@ Status put_checkpoint(store::Transaction& tx, const Clock& clock, const Checkpoi
               text_of({{"checkpoint", checkpoint.id.value},
                        {"state", to_string(checkpoint.state)},
                        {"size_bytes", checkpoint.size.count},
-                       {"pause_us", checkpoint.pause.count()}}));
+                       {"pause_us", checkpoint.pause.count()},
+                       {"safe_point", to_string(checkpoint.safe_point)}}));
 }
 
 Status put_forecast(store::Transaction& tx, const Clock& clock, const Forecast& forecast) {

@@ -90,6 +90,8 @@ struct Settings {
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
+  Milliseconds safe_point_poll{20};     // of guests, before a checkpoint
+  Milliseconds safe_point_window{100};  // out of a collective for so long is just past it
   Milliseconds capture_poll{5};         // while VMs stand still
   Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
   Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails

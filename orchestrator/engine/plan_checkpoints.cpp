@@ -10,6 +10,8 @@ namespace {
 constexpr Seconds kShortest{1};
 constexpr Seconds kLongest{30.0 * 86400};
 constexpr int kMostKept = 100;
+constexpr Seconds kShortestWait{0.01};
+constexpr Seconds kLongestWait{60};
 
 bool holds(const Operation& operation) {
   // Both kinds call it so.
@@ -46,6 +48,12 @@ Status check(const CheckpointPlan& plan) {
   if (plan.keep < 1 || plan.keep > kMostKept) {
     return field_error("checkpoints_kept", std::to_string(plan.keep) + " checkpoints can't be kept",
                        "give 1 to " + std::to_string(kMostKept));
+  }
+  if (plan.safe_point_wait < kShortestWait || plan.safe_point_wait > kLongestWait) {
+    return field_error("safe_point_wait_s",
+                       "a checkpoint can't wait " + std::to_string(plan.safe_point_wait.count()) +
+                           " s for a safe point",
+                       "give 0.01 to 60 s");
   }
   return ok_status();
 }

@@ -57,7 +57,8 @@ GuestRun make_run(const Job& job, const std::vector<Vm>& vms, const Settings& se
   GuestRun run;
   run.id = job.id;
   run.directory = settings.nfs_jobs + "/" + job.id.value;
-  run.arguments = policy::mpirun_command(guests, job.command, job.environment);
+  run.arguments = policy::mpirun_command(guests, job.command, job.environment,
+                                         job.checkpoints.safe_points ? job.id : JobId{});
   run.environment = job.environment;
   run.environment.push_back("MARE_JOB=" + job.id.value);
   return run;

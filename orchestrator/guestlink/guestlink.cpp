@@ -100,6 +100,17 @@ class GuestLink final : public GuestPort {
     return ok_status();
   }
 
+  Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) override {
+    auto reply = ask(guest, MARE_GUEST_VERB_SAFEPOINT, {{"id", job.value}});
+    if (!reply) return needs_newer(reply.error(), guest, "can't tell safe points");
+    SafePointStatus out;
+    out.ranks = static_cast<int>(reply->answer.natural("ranks"));
+    out.inside = static_cast<int>(reply->answer.natural("inside"));
+    out.entered = reply->answer.natural("entered");
+    out.outside = Milliseconds{static_cast<std::int64_t>(reply->answer.natural("outside_ms"))};
+    return out;
+  }
+
   Status set_clock(const GuestAddress& guest, WallTime now) override {
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
     auto reply = ask(guest, MARE_GUEST_VERB_SETCLOCK, {{"wall_ns", std::to_string(ns)}});
@@ -110,10 +121,7 @@ class GuestLink final : public GuestPort {
   Result<Bytes> drop_cache(const GuestAddress& guest) override {
     auto reply = ask(guest, MARE_GUEST_VERB_DROPCACHE, {});
     if (reply) return kib(reply->answer, "freed_kib");
-    if (reply.error().code != Code::InvalidArgument) return reply.error();
-    return make_error(Code::Unsupported,
-                      "the guest daemon of '" + guest.vm.value + "' can't drop its page cache",
-                      "build the image with this version of Maré");
+    return needs_newer(reply.error(), guest, "can't drop its page cache");
   }
 
   Status power_off(const GuestAddress& guest) override {
@@ -128,6 +136,13 @@ class GuestLink final : public GuestPort {
   }
 
  private:
+  /// A verb that it does not know is a bad request to a guest.
+  static Error needs_newer(const Error& error, const GuestAddress& guest, const std::string& what) {
+    if (error.code != Code::InvalidArgument) return error;
+    return make_error(Code::Unsupported, "the guest daemon of '" + guest.vm.value + "' " + what,
+                      "build the image with this version of Maré");
+  }
+
   static Result<RunStatus> status_of(const Result<Exchange>& reply) {
     if (!reply) return reply.error();
     return run_status_from(reply->answer);

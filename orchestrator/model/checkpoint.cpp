@@ -15,6 +15,9 @@ constexpr std::array kCheckpointStates{
     Name<CheckpointState>{CheckpointState::Writing, "writing"},
     Name<CheckpointState>{CheckpointState::Complete, "complete"},
     Name<CheckpointState>{CheckpointState::Dropping, "dropping"}};
+constexpr std::array kSafePoints{
+    Name<SafePoint>{SafePoint::NotAsked, "not-asked"}, Name<SafePoint>{SafePoint::Absent, "absent"},
+    Name<SafePoint>{SafePoint::Hit, "hit"}, Name<SafePoint>{SafePoint::Missed, "missed"}};
 
 }  // namespace
 
@@ -30,6 +33,13 @@ std::string_view to_string(CheckpointState state) {
 }
 std::optional<CheckpointState> checkpoint_state_from(std::string_view text) {
   return value_of(kCheckpointStates, text);
+}
+
+std::string_view to_string(SafePoint point) {
+  return name_of(kSafePoints, point);
+}
+std::optional<SafePoint> safe_point_from(std::string_view text) {
+  return value_of(kSafePoints, text);
 }
 
 void add_up(Checkpoint& checkpoint) {

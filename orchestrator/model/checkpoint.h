@@ -28,7 +28,19 @@ struct CheckpointPlan {
   CheckpointRule rule = CheckpointRule::Never;
   Seconds every{0};  // Every: from the beginning of one to that of the next
   int keep = kCheckpointsKept;
+  bool safe_points = false;    // the job announces when its ranks are in a collective
+  Seconds safe_point_wait{1};  // then a checkpoint waits for that, at most so long
 };
+
+/// How a checkpoint came to lie as to the collectives of its job.
+enum class SafePoint : std::uint8_t {
+  NotAsked,  // the job announces nothing
+  Absent,    // nor do its programs, though the job should
+  Hit,       // begun when every rank was in a collective or just past one
+  Missed,    // begun because the wait was over
+};
+std::string_view to_string(SafePoint point);  // "not-asked", "absent", "hit", "missed"
+std::optional<SafePoint> safe_point_from(std::string_view text);
 
 enum class CheckpointState : std::uint8_t {
   Writing,   // its operation is at it; nobody may restart from it
@@ -61,6 +73,7 @@ struct Checkpoint {
   Microseconds skew{0};   // from the first stop to the last
   Bytes size;
   std::vector<CheckpointPart> parts;  // part i is rank i
+  SafePoint safe_point = SafePoint::NotAsked;
 };
 
 /// Pause, skew and size of a checkpoint from its parts. Hosts' clocks may differ: nothing is below

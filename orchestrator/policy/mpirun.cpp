@@ -1,10 +1,34 @@
 #include "orchestrator/policy/mpirun.h"
 
+#include <string_view>
+
 namespace mare::policy {
+namespace {
+
+constexpr std::string_view kPreload = "LD_PRELOAD=";
+constexpr std::string_view kJob = "MARE_SAFE_POINTS=";
+constexpr std::string_view kLibrary = "/usr/local/lib/libmare-safepoint.so";
+
+/// The ranks' alone: mpirun and its daemons are no MPI programs.
+std::vector<std::string> announcing(std::vector<std::string> environment, const JobId& job) {
+  std::string preload = std::string(kPreload) + std::string(kLibrary);
+  // mpirun takes each name once.
+  std::erase_if(environment, [&](const std::string& variable) {
+    const bool theirs = variable.starts_with(kPreload);
+    if (theirs) preload += ":" + variable.substr(kPreload.size());
+    return theirs || variable.starts_with(kJob);
+  });
+  environment.push_back(preload);
+  environment.push_back(std::string(kJob) + job.value);
+  return environment;
+}
+
+}  // namespace
 
 std::vector<std::string> mpirun_command(const std::vector<Ipv4Address>& guests,
                                         const std::vector<std::string>& program,
-                                        const std::vector<std::string>& environment) {
+                                        const std::vector<std::string>& environment,
+                                        const JobId& announces) {
   std::string hosts;
   for (const auto& guest : guests) {
     hosts += (hosts.empty() ? "" : ",") + guest.text() + ":1";
@@ -21,7 +45,8 @@ std::vector<std::string> mpirun_command(const std::vector<Ipv4Address>& guests,
       // the plain emulated CPU lacks, and programs would die of SIGILL at random.
       "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
       "--mca", "oob_tcp_if_include", "eth0"};
-  for (const auto& variable : environment) {
+  for (const auto& variable :
+       announces.empty() ? environment : announcing(environment, announces)) {
     command.emplace_back("-x");
     command.push_back(variable);
   }

@@ -60,6 +60,7 @@ Checkpoint read_checkpoint(Statement& row) {
   checkpoint.skew = Microseconds{row.integer()};
   checkpoint.size = Bytes{row.natural()};
   checkpoint.parts = parts_from(row.text());
+  checkpoint.safe_point = safe_point_from(row.text()).value_or(SafePoint::NotAsked);
   return checkpoint;
 }
 
@@ -68,7 +69,7 @@ void bind_row(Statement& to, const Checkpoint& checkpoint) {
   to.bind(to_string(checkpoint.state)).bind(checkpoint.began.count());
   to.bind(checkpoint.completed.count()).bind(checkpoint.pause.count());
   to.bind(checkpoint.skew.count()).bind(checkpoint.size.count);
-  to.bind(parts_text(checkpoint.parts));
+  to.bind(parts_text(checkpoint.parts)).bind(to_string(checkpoint.safe_point));
 }
 
 }  // namespace mare::store

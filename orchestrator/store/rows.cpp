@@ -219,6 +219,8 @@ Job read_job(Statement& row) {
   job.restarts = row.number();
   job.recovery_from = CheckpointId{row.text()};
   job.recovery_tries = row.number();
+  job.checkpoints.safe_points = row.flag();
+  job.checkpoints.safe_point_wait = Microseconds{row.integer()};
   return job;
 }
 
@@ -230,7 +232,8 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(to_string(job.checkpoints.rule));
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.every).count());
   to.bind(job.checkpoints.keep).bind(job.restarts);
-  to.bind(job.recovery_from.value).bind(job.recovery_tries);
+  to.bind(job.recovery_from.value).bind(job.recovery_tries).bind(job.checkpoints.safe_points);
+  to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.safe_point_wait).count());
 }
 
 Operation read_operation(Statement& row) {

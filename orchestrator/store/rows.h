@@ -23,7 +23,7 @@ inline constexpr const char* kVmColumns =
 inline constexpr const char* kJobColumns =
     "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
     "created_us, started_us, ended_us, checkpoint_rule, checkpoint_every_us, checkpoints_kept, "
-    "restarts, recovery_from, recovery_tries";
+    "restarts, recovery_from, recovery_tries, safe_points, safe_point_wait_us";
 inline constexpr const char* kOperationColumns =
     "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
     "request, "
@@ -40,7 +40,8 @@ inline constexpr const char* kForecastColumns =
     "profile, link, strategies, outcome";
 
 inline constexpr const char* kCheckpointColumns =
-    "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts";
+    "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts, "
+    "safe_point";
 
 inline constexpr const char* kAutoscalerColumns =
     "id, setting, posted, posted_us, memory, looked_us, metric, desired, reason, operation";

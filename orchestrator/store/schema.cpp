@@ -138,7 +138,13 @@ CREATE INDEX checkpoint_by_job ON checkpoint(job);
 CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4};
+constexpr const char* kVersion5 = R"sql(
+ALTER TABLE job ADD COLUMN safe_points INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN safe_point_wait_us INTEGER NOT NULL DEFAULT 1000000;
+ALTER TABLE checkpoint ADD COLUMN safe_point TEXT NOT NULL DEFAULT 'not-asked';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};
 
 }  // namespace
 

@@ -55,12 +55,24 @@ void read_environment(ObjectReader& from, std::vector<std::string>& environment)
   environment = std::move(*found);
 }
 
+void read_safe_points(ObjectReader& from, CheckpointPlan& plan) {
+  plan.safe_points = from.flag("safe_points", false).value_or(plan.safe_points);
+  const auto wait = from.number("safe_point_wait_s", false, {0.01, 60});
+  if (!wait) return;
+  plan.safe_point_wait = Seconds{*wait};
+  if (!plan.safe_points) {
+    from.fault("safe_point_wait_s",
+               "bounds the wait for a safe point; give 'safe_points': true with it");
+  }
+}
+
 void read_checkpoints(ObjectReader& from, CheckpointPlan& plan) {
   const auto name = from.text("checkpoint_rule", false, {1, 64});
   const auto every = from.number("checkpoint_every_s", false, {1, 30.0 * 86'400});
   if (const auto keep = from.whole("checkpoints_kept", false, {1, 100})) {
     plan.keep = static_cast<int>(*keep);
   }
+  read_safe_points(from, plan);
   if (every) plan.every = Seconds{*every};
   if (!name) {
     if (every) plan.rule = CheckpointRule::Every;
@@ -230,6 +242,10 @@ Json to_json(const JobBody& body) {
     out["checkpoint_every_s"] = body.checkpoints.every.count();
   }
   out["checkpoints_kept"] = body.checkpoints.keep;
+  if (body.checkpoints.safe_points) {
+    out["safe_points"] = true;
+    out["safe_point_wait_s"] = body.checkpoints.safe_point_wait.count();
+  }
   return out;
 }
 

@@ -25,6 +25,7 @@ Json to_json(const Checkpoint& checkpoint) {
               {"pause_ms", to_ms(checkpoint.pause)},
               {"skew_ms", to_ms(checkpoint.skew)},
               {"size_bytes", checkpoint.size.count},
+              {"safe_point", to_string(checkpoint.safe_point)},
               {"parts", parts}};
 }
 

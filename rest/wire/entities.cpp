@@ -123,6 +123,8 @@ Json to_json(const Vm& vm) {
 }
 
 Json to_json(const Job& job) {
+  const Json wait_s =
+      job.checkpoints.safe_points ? Json(job.checkpoints.safe_point_wait.count()) : Json(nullptr);
   return Json{{"id", job.id.value},
               {"name", job.name},
               {"pool", job.pool.value},
@@ -139,6 +141,8 @@ Json to_json(const Job& job) {
                                          ? Json(job.checkpoints.every.count())
                                          : Json(nullptr)},
               {"checkpoints_kept", job.checkpoints.keep},
+              {"safe_points", job.checkpoints.safe_points},
+              {"safe_point_wait_s", wait_s},
               {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},

@@ -228,6 +228,12 @@ Result<Job> job_from(const Json& json) {
   if (const auto keep = from.reader().whole("checkpoints_kept", false)) {
     out.checkpoints.keep = static_cast<int>(*keep);
   }
+  if (const auto announces = from.reader().flag("safe_points", false)) {
+    out.checkpoints.safe_points = *announces;
+  }
+  if (const auto wait = from.reader().number("safe_point_wait_s", false)) {
+    out.checkpoints.safe_point_wait = Seconds{*wait};
+  }
   if (const auto restarts = from.reader().whole("restarts", false)) {
     out.restarts = static_cast<int>(*restarts);
   }

@@ -112,6 +112,18 @@ void make_saved_pool(SimWorld& world) {
   world.play(seconds{2});
 }
 
+/// The same with a job that announces safe points, far apart: a checkpoint waits for one.
+void make_announcing_pool(SimWorld& world) {
+  make_pool(world, 2);
+  engine::JobSubmitRequest request;
+  request.pool = PoolId{"demo"};
+  request.command = {"solver", "--sim-work=20", "--sim-collective-every=7"};
+  request.ranks = 2;
+  request.checkpoints.safe_points = true;
+  EXPECT_TRUE(world.engine().submit(request));
+  world.play(seconds{1});
+}
+
 Result<Operation> restart(SimWorld& world) {
   engine::RestartRequest request;
   request.job = JobId{"job-1"};
@@ -412,6 +424,15 @@ std::vector<Scene> scenes() {
       {"CheckpointTakeCancelled", make_busy_pool,
        [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
        cancel, false, job_went_on});
+  for (const auto& [name, act] :
+       {std::pair{"CheckpointTakeAtASafePoint", std::function<void(SimWorld&, const Operation&)>{}},
+        std::pair{"CheckpointTakeCancelledInTheWait",
+                  std::function<void(SimWorld&, const Operation&)>{cancel}}}) {
+    all.push_back(
+        {name, make_announcing_pool,
+         [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
+         act, false, job_went_on});
+  }
   all.push_back({"CheckpointRestore",
                  make_saved_pool,
                  restart,

@@ -67,7 +67,7 @@ class Migtest(ExampleTest):
                    "--seed", "99", "--work", "1")
         self.check(1, "--size-mib", "1", "--wws-mib", "0", "--iterations", "3")
         self.check(2, "--size-mib", "2", "--wws-mib", "1", "--iterations", "4", "--interval-ms",
-                   "20")
+                   "20", "--barrier")
 
     def test_options_that_matter_change_the_checksum(self) -> None:
         base = {"--size-mib": "4", "--wws-mib": "2", "--iterations": "5", "--seed": "1",

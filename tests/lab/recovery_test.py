@@ -10,6 +10,8 @@ from lib.processes import Doubles, of_lab
 from lib.waiting import holds_for, wait_until
 
 POOL = "rise"
+# With a collective in each iteration.
+IN_STEP = Shape(ranks=3, iterations=300, barrier=True)
 # Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
 LONG = Shape(ranks=3, iterations=300)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
@@ -34,9 +36,9 @@ class RecoveryTest(unittest.TestCase):
             if job["state"] in ("queued", "starting", "running"):
                 self.cluster.mare("job", "cancel", job["id"], check=False)
 
-    def submitted(self) -> MigTest:
+    def submitted(self, shape: Shape = LONG, **more: Json) -> MigTest:
         """A job that runs and has a checkpoint, and has gone on since."""
-        job = MigTest(self.cluster, POOL, LONG, **CHECKPOINTS)
+        job = MigTest(self.cluster, POOL, shape, **CHECKPOINTS, **more)
         job.wait_for_iterations(5)
         wait_until(lambda: self.complete(job), f"{job.id} has a checkpoint", period_s=0.3)
         job.assert_advances()
@@ -66,6 +68,13 @@ class RecoveryTest(unittest.TestCase):
             last_stop = max(part["stopped"] for part in one["parts"])
             self.assertLessEqual(last_stop, min(part["resumed"] for part in one["parts"]), one)
         self.assert_back(job, restarts=0)
+
+    def test_a_checkpoint_at_a_safe_point_and_the_way_back(self) -> None:
+        job = self.submitted(IN_STEP, safe_points=True, safe_point_wait_s=10)
+        for one in self.complete(job):
+            self.assertEqual(one["safe_point"], "hit", one)
+        self.cluster.kill_qemus(self.cluster.host_of(job.vms()[1]))
+        self.assert_back(job)
 
     def test_a_host_whose_vms_and_agent_are_killed(self) -> None:
         job = self.submitted()

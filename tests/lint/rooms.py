@@ -71,6 +71,8 @@ ROOMS = (
     Room("images/builder", ""),
     Room("images/guest", "libc, `protocol.h`",
          targets=("mare_guest_wire", "mare-guestd", "mare-rsh")),
+    Room("images/mpi", "MPI's headers, `images/guest/safepoint.h`", files=("images/guest/safepoint.h",),
+         foreign=("mpi",), targets=("mare-safepoint",)),
     Room("images/examples", "", foreign=("mpi",), targets=("migtest", "matmul", "heat")),
 )
 

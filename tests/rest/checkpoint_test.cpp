@@ -27,12 +27,11 @@ class CheckpointApi : public testing::Test {
     return described(operation_id, world.get("/api/v1/" + path)).json();
   }
   /// A job of two ranks that runs for long, and runs by now.
-  std::string running_job(const std::string& more = "") {
+  std::string running_job(const std::string& more = "", const std::string& arguments = "") {
     const Json operation =
         described("submitJob",
-                  world.post("/api/v1/jobs", R"({"pool":"p","command":["solver","--sim-work=60"],)"
-                                             R"("ranks":2)" +
-                                                 more + "}"))
+                  world.post("/api/v1/jobs", R"({"pool":"p","command":["solver","--sim-work=60")" +
+                                                 arguments + R"(],"ranks":2)" + more + "}"))
             .json();
     const std::string id = operation["target"];
     for (int i = 0; i < 1200 && get("getJob", "jobs/" + id)["state"] != "running"; ++i) {
@@ -68,6 +67,7 @@ TEST_F(CheckpointApi, OneIsTakenListedAndGoneBackTo) {
   EXPECT_EQ(all[1]["operation"], taken["id"]);
   EXPECT_EQ(all[1]["state"], "complete");
   EXPECT_EQ(all[1]["parts"].size(), 2U);
+  EXPECT_EQ(all[1]["safe_point"], "not-asked");
   EXPECT_GT(all[1]["pause_ms"].get<double>(), 0);
   const Json first = get("listCheckpoints", "jobs/" + job + "/checkpoints?limit=1");
   EXPECT_EQ(first["items"].size(), 1U);
@@ -88,12 +88,27 @@ TEST_F(CheckpointApi, AJobTellsItsPlan) {
   EXPECT_EQ(shown["checkpoint_every_s"], 1.5);
   EXPECT_EQ(shown["checkpoints_kept"], 3);
   EXPECT_EQ(shown["restarts"], 0);
+  EXPECT_EQ(shown["safe_points"], false);
+  EXPECT_TRUE(shown["safe_point_wait_s"].is_null());
   Json all;
   for (int i = 0; i < 1200 && all.size() < 1; ++i) {
     world.clock.sleep_for(Milliseconds{25});
     all = get("listCheckpoints", "jobs/" + job + "/checkpoints")["items"];
   }
   EXPECT_GE(all.size(), 1U) << "none came by itself";
+}
+
+TEST_F(CheckpointApi, SafePointsAreToldOfJobsAndCheckpoints) {
+  // It works for 50 s between its collectives, the first of which is its beginning.
+  const std::string job = running_job(R"(,"safe_points":true,"safe_point_wait_s":0.2)",
+                                      R"(,"--sim-collective-every=50")");
+  const Json shown = get("getJob", "jobs/" + job);
+  EXPECT_EQ(shown["safe_points"], true);
+  EXPECT_EQ(shown["safe_point_wait_s"], 0.2);
+  world.clock.sleep_for(Milliseconds{300});
+  checkpoint(job);
+  EXPECT_EQ(get("listCheckpoints", "jobs/" + job + "/checkpoints")["items"][0]["safe_point"],
+            "missed");
 }
 
 TEST_F(CheckpointApi, WhatCanNotBeIsRefusedWithTheReason) {
@@ -131,6 +146,9 @@ TEST_F(CheckpointApi, AWrongPlanIsRefusedMemberByMember) {
   EXPECT_THAT(refused(R"(,"checkpoint_rule":"optimal","checkpoint_every_s":60)"),
               HasSubstr("/checkpoint_every_s"));
   EXPECT_THAT(refused(R"(,"checkpoints_kept":0)"), HasSubstr("/checkpoints_kept"));
+  EXPECT_THAT(refused(R"(,"safe_points":true,"safe_point_wait_s":90)"),
+              HasSubstr("/safe_point_wait_s"));
+  EXPECT_THAT(refused(R"(,"safe_point_wait_s":2)"), HasSubstr("safe_points"));
 }
 
 }  // namespace

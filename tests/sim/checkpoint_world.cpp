@@ -32,10 +32,12 @@ void CheckpointWorld::TearDown() {
   if (HasFailure()) std::printf("%s", world.log_tail(80).c_str());
 }
 
-JobId CheckpointWorld::submit(const CheckpointPlan& plan) {
+JobId CheckpointWorld::submit(const CheckpointPlan& plan,
+                              const std::vector<std::string>& arguments) {
   engine::JobSubmitRequest request;
   request.pool = PoolId{"demo"};
   request.command = {"solver", "--sim-work=" + std::to_string(kWork_s)};
+  request.command.insert(request.command.end(), arguments.begin(), arguments.end());
   request.ranks = 3;
   request.checkpoints = plan;
   auto accepted = world.engine().submit(request);

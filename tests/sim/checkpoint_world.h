@@ -21,7 +21,7 @@ class CheckpointWorld : public testing::Test {
   void TearDown() override;
 
   /// A job of the pool, running.
-  JobId submit(const CheckpointPlan& plan = {});
+  JobId submit(const CheckpointPlan& plan = {}, const std::vector<std::string>& arguments = {});
   Operation take(const JobId& job);
   Operation end_of(Result<Operation> accepted);
   Operation restart(const JobId& job, const std::string& checkpoint = {},

@@ -70,6 +70,17 @@ void add_checkpoint_options(CLI::App& submit, CheckpointPlan& plan) {
   submit.add_option("--checkpoints-kept", plan.keep, "How many; older ones go")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
+  CLI::Option* announces =
+      submit.add_flag("--safe-points", plan.safe_points,
+                      "Ranks tell when they are in a collective; a checkpoint begins there");
+  submit
+      .add_option_function<std::string>(
+          "--safe-point-wait",
+          [&plan](const std::string& written) { plan.safe_point_wait = duration_of(written); },
+          "How long it waits for that at most; else 1s")
+      ->check(check_duration)
+      ->needs(announces)
+      ->type_name("TIME");
 }
 
 void add_checkpoint_commands(CLI::App& job, Action& action) {

@@ -58,10 +58,12 @@ std::string downtime(const Json& migration, const char* name) {
 /// "every 1m 0s, 2 kept", "optimal, 2 kept", "never".
 std::string checkpoint_rule(const Json& job) {
   const std::string rule = text(job, "checkpoint_rule");
-  if (rule.empty() || rule == "never") return rule;
+  const auto wait = number(job, "safe_point_wait_s");
+  const std::string at = wait ? ", at safe points within " + human_ms(*wait * 1000) : "";
+  if (rule.empty() || rule == "never") return rule + at;
   const auto every = number(job, "checkpoint_every_s");
   return rule + (every ? " " + human_ms(*every * 1000) : "") + ", " +
-         text(job, "checkpoints_kept") + " kept";
+         text(job, "checkpoints_kept") + " kept" + at;
 }
 std::string outcome_or_state(const Json& o) {
   const std::string outcome = text(o, "outcome");
@@ -182,6 +184,7 @@ Columns checkpoint_columns(WallTime now) {
           {"SIZE", bytes("size_bytes"), Shown::Always, true},
           {"PAUSE", ms("pause_ms"), Shown::Always, true},
           {"SKEW", ms("skew_ms"), Shown::Always, true},
+          {"SAFE POINT", plain("safe_point"), Shown::Wide},
           {"BEGAN", moment("began"), Shown::Wide},
           {"COMPLETED", moment("completed"), Shown::Wide},
           {"OPERATION", plain("operation"), Shown::Wide}};

@@ -20,6 +20,7 @@ struct options {
   uint64_t corrupt_at;  // 0: never
   const char* log;
   bool incompressible;
+  bool barrier;
   bool expect;
   int ranks;
 };
@@ -33,6 +34,7 @@ static const char kHelp[] =
     "  --iterations N     (20)\n"
     "  --interval-ms M    begin an iteration at most every M ms (0)\n"
     "  --work K           and compute K million steps of a generator in each (0)\n"
+    "  --barrier          end each iteration with a barrier, a collective of MPI\n"
     "  --incompressible   fill pages with random words, not with one repeated word\n"
     "  --seed X           of all content (1)\n"
     "  --log FILE         each rank writes its iterations to FILE.RANK: index, start and duration "
@@ -49,6 +51,7 @@ static void read_options(int argc, char** argv, struct options* options) {
                                         {"interval-ms", required_argument, NULL, 'm'},
                                         {"work", required_argument, NULL, 'k'},
                                         {"incompressible", no_argument, NULL, 'i'},
+                                        {"barrier", no_argument, NULL, 'b'},
                                         {"seed", required_argument, NULL, 'x'},
                                         {"log", required_argument, NULL, 'l'},
                                         {"corrupt-at", required_argument, NULL, 'c'},
@@ -92,6 +95,9 @@ static void read_options(int argc, char** argv, struct options* options) {
         break;
       case 'i':
         options->incompressible = true;
+        break;
+      case 'b':
+        options->barrier = true;
         break;
       case 'e':
         options->expect = true;
@@ -278,6 +284,7 @@ static void iterate(struct run* run, uint64_t iteration) {
   rewrite_working_set(run, iteration);
   run->work = work_step(&run->options, run->work);
   pass_token(run, iteration);
+  if (run->options.barrier) MPI_Barrier(MPI_COMM_WORLD);
   const uint64_t duration = example_now_us() - start;
   if (duration > run->longest_us) run->longest_us = duration;
   if (run->log) {

@@ -22,6 +22,7 @@ class Shape:
     size_mib: int = 32
     wws_mib: int = 4
     interval_ms: int = 100
+    barrier: bool = False
 
     def content(self) -> list[str]:
         """The options that decide about the checksum."""
@@ -29,7 +30,8 @@ class Shape:
 
     def command(self) -> list[str]:
         # The working directory is the job's own, on NFS.
-        return ["migtest", *self.content(), "--interval-ms", str(self.interval_ms), "--log", "times"]
+        return ["migtest", *self.content(), "--interval-ms", str(self.interval_ms), "--log", "times",
+                *(["--barrier"] if self.barrier else [])]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -475,6 +475,17 @@ class Jobs(CommandTest):
                              told)
         self.mare("job", "submit", "demo", "--checkpoint-every", "often", "--", "p", code=2)
 
+    def test_safe_points_are_asked_for_in_words(self) -> None:
+        self.submit(state="queued")
+        for words, told in ((["--safe-points"], (True, 1)), ([], (None, None)),
+                            (["--safe-points", "--safe-point-wait", "300ms"], (True, 0.3))):
+            self.server.requests.clear()
+            self.mare("job", "submit", "demo", *words, "--", "prog")
+            body = self.sent("POST")[0][1]
+            self.assertEqual((body.get("safe_points"), body.get("safe_point_wait_s")), told)
+        for wrong in (["--safe-point-wait", "2s"], ["--safe-points", "--safe-point-wait", "soon"]):
+            self.assertIn("safe-point", self.mare("job", "submit", "demo", *wrong, "--", "p", code=2).stderr)
+
     def test_checkpoint_restart_and_list(self) -> None:
         done = {**operation("succeeded"), "target": "job-1"}
         self.server.on("POST", "/jobs/job-1:checkpoint", {**done, "kind": "checkpoint.take",
@@ -484,7 +495,7 @@ class Jobs(CommandTest):
         self.server.on("GET", "/operations/op-1", {**done, "reason": "told"})
         self.server.on("GET", "/jobs/job-1/checkpoints",
                        {"items": [{"id": "ck-2", "state": "complete", "size_bytes": 402653184, "pause_ms": 62.5,
-                                   "skew_ms": 4.1}], "next_page_token": None})
+                                   "skew_ms": 4.1, "safe_point": "missed"}], "next_page_token": None})
         self.assertIn("job-1 is complete", self.mare("job", "checkpoint", "job-1").stderr)
         self.mare("job", "restart", "job-1", "--checkpoint", "ck-1", "--hosts", "h2,h3")
         self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:restart",
@@ -492,6 +503,7 @@ class Jobs(CommandTest):
         table = self.mare("job", "checkpoints", "job-1").stdout
         for word in ("ck-2", "complete", "384 MiB", "62.5 ms", "4.10 ms"):
             self.assertIn(word, table)
+        self.assertIn("missed", self.mare("job", "checkpoints", "job-1", "-o", "wide").stdout)
 
     def test_wait_gives_the_programs_exit_code(self) -> None:
         for code in (0, 7, 137):

@@ -36,6 +36,26 @@ TEST_F(GuestLinkFaultTest, ManyCallsUseOneConnection) {
   EXPECT_EQ(fake.connections(), 1);
 }
 
+TEST_F(GuestLinkFaultTest, SafePointsAreReadAndAnOlderGuestHasNone) {
+  FakeGuest fake([](const std::string& line, int, bool&) {
+    if (line.ends_with(" SAFEPOINT id=job-1")) {
+      return std::string("OK ranks=3 inside=2 entered=17 outside_ms=41 more=1\n");
+    }
+    return std::string("ERR bad-request unknown%20verb%20'SAFEPOINT'\n");
+  });
+  const auto port = link(fake.port());
+  const auto found = port->safe_points(guest_, JobId{"job-1"});
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_EQ(found->ranks, 3);
+  EXPECT_EQ(found->inside, 2);
+  EXPECT_EQ(found->entered, 17U);
+  EXPECT_EQ(found->outside, Milliseconds{41});
+  const auto older = port->safe_points(guest_, JobId{"job-2"});
+  ASSERT_FALSE(older);
+  EXPECT_EQ(older.error().code, Code::Unsupported);
+  EXPECT_NE(older.error().text().find("build the image"), std::string::npos);
+}
+
 TEST_F(GuestLinkFaultTest, AConnectionThatWentWithTheLastBootIsMadeAnew) {
   FakeGuest fake([](const std::string&, int connection, bool& keep) {
     keep = connection > 1;  // the first one answers once and is closed

@@ -173,6 +173,13 @@ TEST_F(GuestdTest, TheClockOfAnOrdinaryMachineIsLeftAlone) {
   EXPECT_EQ(link_->drop_cache(guest_).error().code, Code::Unauthenticated);
 }
 
+TEST_F(GuestdTest, AJobWithoutPagesAnnouncesNothing) {
+  const auto none = link_->safe_points(guest_, JobId{"job-1"});
+  ASSERT_TRUE(none) << none.error().text();
+  EXPECT_EQ(none->ranks, 0);
+  EXPECT_EQ(link_->safe_points(guest_, JobId{"../job"}).error().code, Code::Unsupported);
+}
+
 TEST_F(GuestdTest, ARestartedDaemonIsFoundAgainByTheSameLink) {
   ASSERT_TRUE(link_->hello(guest_));
   const int port = port_;

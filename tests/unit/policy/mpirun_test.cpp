@@ -29,5 +29,23 @@ TEST(Mpirun, TheProgramIsLastAndAsItWasGiven) {
   EXPECT_TRUE(std::equal(program.begin(), program.end(), command.end() - 4));
 }
 
+TEST(Mpirun, RanksThatAnnounceSafePointsGetTheLibraryAndTheirJob) {
+  const auto exported = [](const std::vector<std::string>& environment, const JobId& job) {
+    const auto command = mpirun_command({Ipv4Address{1}}, {"prog"}, environment, job);
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i + 1 < command.size(); ++i) {
+      if (command[i] == "-x") out.push_back(command[i + 1]);
+    }
+    return out;
+  };
+  using Words = std::vector<std::string>;
+  const std::string library = "LD_PRELOAD=/usr/local/lib/libmare-safepoint.so";
+  EXPECT_EQ(exported({"A=1"}, {}), Words{"A=1"}) << "off by default";
+  EXPECT_EQ(exported({"A=1"}, JobId{"job-7"}), (Words{"A=1", library, "MARE_SAFE_POINTS=job-7"}));
+  EXPECT_EQ(exported({"LD_PRELOAD=/x/own.so", "MARE_SAFE_POINTS=other"}, JobId{"job-7"}),
+            (Words{library + ":/x/own.so", "MARE_SAFE_POINTS=job-7"}))
+      << "what the program needs is kept, and each name is there once";
+}
+
 }  // namespace
 }  // namespace mare::policy

@@ -20,6 +20,7 @@ Checkpoint full_checkpoint(const std::string& id, const std::string& job, Checkp
   checkpoint.pause = Microseconds{43'000};
   checkpoint.skew = Microseconds{2'000};
   checkpoint.size = Bytes{12};
+  checkpoint.safe_point = SafePoint::Missed;
   for (int i = 0; i < 2; ++i) {
     CheckpointPart part;
     part.vm = VmId{"demo-" + std::to_string(i)};
@@ -80,6 +81,7 @@ TEST_F(CheckpointStoreTest, ComesBackAsItWas) {
   EXPECT_EQ(found.pause, put_in.pause);
   EXPECT_EQ(found.skew, put_in.skew);
   EXPECT_EQ(found.size, put_in.size);
+  EXPECT_EQ(found.safe_point, SafePoint::Missed);
   ASSERT_EQ(found.parts.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(found.parts[i].vm, put_in.parts[i].vm);
@@ -119,7 +121,7 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   Job job;
   job.id = JobId{"job-1"};
   job.pool = PoolId{"demo"};
-  job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7};
+  job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7, true, Seconds{2.5}};
   job.restarts = 3;
   job.recovery_from = CheckpointId{"ck-5"};
   job.recovery_tries = 2;
@@ -128,6 +130,8 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   EXPECT_EQ(found.checkpoints.rule, CheckpointRule::Every);
   EXPECT_EQ(found.checkpoints.every, Seconds{1.5});
   EXPECT_EQ(found.checkpoints.keep, 7);
+  EXPECT_TRUE(found.checkpoints.safe_points);
+  EXPECT_EQ(found.checkpoints.safe_point_wait, Seconds{2.5});
   EXPECT_EQ(found.restarts, 3);
   EXPECT_EQ(found.recovery_from.value, "ck-5");
   EXPECT_EQ(found.recovery_tries, 2);

@@ -203,12 +203,15 @@ TEST(JobBody, CheckpointsThereAndBack) {
   JobBody body{PoolId{"demo"}, "", {"/opt/x"}, {}, 1};
   for (const CheckpointPlan& plan :
        {CheckpointPlan{}, CheckpointPlan{CheckpointRule::Every, Seconds{1.5}, 9},
-        CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1}}) {
+        CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1},
+        CheckpointPlan{CheckpointRule::Never, Seconds{0}, 2, true, Seconds{2.5}}}) {
     body.checkpoints = plan;
     const auto back = good<JobBody>(to_text(to_json(body)));
     EXPECT_EQ(back.checkpoints.rule, plan.rule);
     EXPECT_EQ(back.checkpoints.every, plan.every);
     EXPECT_EQ(back.checkpoints.keep, plan.keep);
+    EXPECT_EQ(back.checkpoints.safe_points, plan.safe_points);
+    EXPECT_EQ(back.checkpoints.safe_point_wait, plan.safe_point_wait);
   }
   const auto every = good<JobBody>(R"({"pool":"p","command":["a"],"checkpoint_every_s":60})");
   EXPECT_EQ(every.checkpoints.rule, CheckpointRule::Every) << "said by the interval alone";
@@ -233,6 +236,11 @@ TEST(JobBody, BadInput) {
               ElementsAre("/checkpoint_every_s"));
   EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_rule":"now","checkpoints_kept":101})"),
               ElementsAre("/checkpoints_kept", "/checkpoint_rule"));
+  EXPECT_THAT(bad<JobBody>(job + R"("safe_points":1})"), ElementsAre("/safe_points"));
+  EXPECT_THAT(bad<JobBody>(job + R"("safe_points":true,"safe_point_wait_s":61})"),
+              ElementsAre("/safe_point_wait_s"));
+  EXPECT_THAT(bad<JobBody>(job + R"("safe_point_wait_s":2})"), ElementsAre("/safe_point_wait_s"))
+      << "nobody waits without safe points";
   EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));

@@ -138,15 +138,21 @@ TEST(Entities, Job) {
   job.checkpoints = {CheckpointRule::Every, Seconds{2.5}, 7};
   job.restarts = 3;
   there_and_back(job, job_from);
+  EXPECT_TRUE(to_json(job)["safe_point_wait_s"].is_null());
+  job.checkpoints.safe_points = true;
+  job.checkpoints.safe_point_wait = Seconds{0.25};
+  there_and_back(job, job_from);
+  EXPECT_EQ(to_json(job)["safe_point_wait_s"], 0.25);
   EXPECT_EQ(to_json(job)["checkpoint_every_s"], 2.5);
   Json old = to_json(job);
-  for (const char* name :
-       {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept", "restarts"}) {
+  for (const char* name : {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept", "restarts",
+                           "safe_points", "safe_point_wait_s"}) {
     old.erase(name);
   }
   const auto from_older = job_from(old);
   ASSERT_TRUE(from_older.ok()) << "a server of the version before";
   EXPECT_EQ(from_older->checkpoints.rule, CheckpointRule::Never);
+  EXPECT_FALSE(from_older->checkpoints.safe_points);
 }
 
 TEST(Entities, Checkpoint) {
@@ -169,6 +175,7 @@ TEST(Entities, Checkpoint) {
   checkpoint.parts = {part};
   const Json shown = Json::parse(to_text(to_json(checkpoint)));
   EXPECT_EQ(shown["pause_ms"], 62.5);
+  EXPECT_EQ(shown["safe_point"], "not-asked");
   EXPECT_EQ(shown["skew_ms"], 4.125);
   EXPECT_TRUE(shown["completed"].is_null());
   EXPECT_EQ(shown["size_bytes"], 5'000'000'000);
