@@ -100,6 +100,12 @@ struct Settings {
   Seconds host_mtbf{180.0 * 86400};  // believed of a host before any has failed
 };
 
+/// What a server said to one HTTP request.
+struct HttpAnswer {
+  long status = 0;
+  std::string body;
+};
+
 struct Ports {
   store::Store& store;
   DriverDirectory& drivers;
@@ -111,6 +117,8 @@ struct Ports {
   Log& log;
   /// Pure, called on the executor. Tests give another.
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
+  /// Called on the executor; comes back within the query's timeout, with an error if nothing did.
+  std::function<Result<HttpAnswer>(const PrometheusQuery&)> prometheus = {};
 };
 
 class Engine {

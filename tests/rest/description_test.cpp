@@ -127,7 +127,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
   names("Operation", "kind", OperationKind::RecoveryRun);
-  names("Autoscale", "source", MetricSource::Queue);
+  names("Autoscale", "source", MetricSource::Prometheus);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
 }

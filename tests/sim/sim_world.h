@@ -119,6 +119,9 @@ class SimWorld {
   /// What an engine that starts from now on computes forecasts with.
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
 
+  /// What an engine that starts from now on asks Prometheus with.
+  std::function<Result<engine::HttpAnswer>(const PrometheusQuery&)> prometheus;
+
   /// Settings::auto_spread of an engine that starts from now on.
   Seconds auto_spread{0};
 

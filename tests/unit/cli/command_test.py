@@ -364,6 +364,15 @@ class Policies(CommandTest):
         self.server.on("POST", "/pools/demo/metrics", rule)
         self.assertEqual(self.mare("pool", "metric", "demo", "42.5", "-o", "name").stdout, "demo\n")
         self.assertEqual(self.sent("POST"), [("/api/v1/pools/demo/metrics", {"value": 42.5})])
+        self.mare("pool", "autoscale", "demo", "--target", "2", "--max", "3", "--source", "prometheus",
+                  "--prometheus-url", "http://prometheus:9090", "--query", "sum(up)", "--query-timeout", "1s")
+        sent = self.sent("PUT")[-1][1]
+        self.assertEqual({name: sent[name] for name in ("source", "url", "query", "query_timeout_s")}, {
+            "source": "prometheus", "url": "http://prometheus:9090", "query": "sum(up)", "query_timeout_s": 1})
+        for words in (["--source", "prometheus"], ["--query", "up"], ["--source", "queue", "--query-timeout", "1s"],
+                      ["--source", "prometheus", "--query", "up"]):
+            self.mare("pool", "autoscale", "demo", "--target", "2", "--max", "3", *words, code=2)
+        self.assertEqual(len(self.sent("PUT")), 2)
         for words in (["--target", "15"], ["--max", "3"], ["--target", "0", "--max", "3"], ["--source", "queue"],
                       ["--down-step", "2"], ["--off", "--target", "1", "--max", "2"], ["--target", "1", "--max", "2", "--source", "moon"]):
             self.mare("pool", "autoscale", "demo", *words, code=2)

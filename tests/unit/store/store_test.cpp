@@ -111,6 +111,7 @@ TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
   Autoscaler row;
   row.pool = PoolId{"demo"};
   row.setting.source = MetricSource::Queue;
+  row.setting.prometheus = {"http://a", "up", Seconds{1.5}};
   row.setting.total = true;
   row.setting.stale_after = Seconds{7.5};
   row.setting.rule = {12.5, 0.2, 2, 9, {Seconds{1}, Seconds{2}, 3}, {Seconds{4}, Seconds{5}, 6}};
@@ -130,6 +131,7 @@ TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
   EXPECT_FALSE(back->operation);
   EXPECT_FALSE(back->memory.last_up);
   EXPECT_EQ(back->setting.source, MetricSource::Queue);
+  EXPECT_EQ(back->setting.prometheus, row.setting.prometheus);
   EXPECT_TRUE(back->setting.total);
   EXPECT_EQ(back->setting.stale_after, Seconds{7.5});
   EXPECT_EQ(back->setting.rule.target, 12.5);

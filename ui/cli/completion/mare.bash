@@ -63,7 +63,7 @@ _mare() {
     project:quota) words="$(_mare_names project) --vms --memory --hosts --none" ;;
     pool:scale) words="$(_mare_names pool) --best-effort" ;;
     pool:autoscale)
-      words="$(_mare_names pool) --target --min --max --source --total --tolerance --stale-after --up-window"
+      words="$(_mare_names pool) --target --min --max --source --prometheus-url --query --query-timeout --total --tolerance --stale-after --up-window"
       words="$words --up-cooldown --up-step --down-window --down-cooldown --down-step --off" ;;
     pool:metric) words=$(_mare_names pool) ;;
     pool:set-policy) words="$(_mare_names pool) --reset $policy" ;;
