@@ -84,10 +84,11 @@ struct Settings {
   Microseconds probe_period{5000};
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
-  Seconds auto_spread{0};       // after hosts came, running jobs are spread to them; 0: never
-  bool clones = false;          // VMs start from templates where hosts have them
-  Seconds clone_timeout{20};    // a clone that does not answer by then is booted instead
-  policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
+  Milliseconds rebalance_period{10'000};  // between looks at the placement; 0: none
+  Seconds auto_spread{0};      // after hosts came, running jobs are spread to them; 0: never
+  bool clones = false;         // VMs start from templates where hosts have them
+  Seconds clone_timeout{20};   // a clone that does not answer by then is booted instead
+  policy::MoveCaps move_caps;  // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
   Milliseconds capture_poll{5};         // while VMs stand still
@@ -147,6 +148,8 @@ class Engine {
   Result<Operation> submit(const DrainForecastRequest& request);
   Result<Operation> submit(const LayoutForecastRequest& request);
   Result<Operation> submit(const LayoutChangeRequest& request);
+  Result<Operation> submit(const RebalanceForecastRequest& request);
+  Result<Operation> submit(const RebalanceRequest& request);
   /// The operation's target is the new job's id.
   Result<Operation> submit(const JobSubmitRequest& request);
   Result<Operation> submit(const CheckpointRequest& request);
@@ -162,6 +165,9 @@ class Engine {
   Status clear_autoscale(const PoolId& id);
   /// A figure for the pool's rule; it is looked at at once.
   Result<Autoscaler> post_metric(const PoolId& id, double value);
+  /// How running VMs are kept well placed, from now on. At once, no operation; a round that goes on
+  /// keeps to what it began with.
+  Result<Rebalancing> set_rebalancing(const RebalanceSetting& setting);
   /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
   Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 

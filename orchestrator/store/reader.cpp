@@ -106,6 +106,11 @@ Result<Quota> Reader::quota(const ProjectId& project) const {
 Result<std::vector<Quota>> Reader::quotas() const {
   return all<Quota>(db_, kQuotaColumns, "quota ORDER BY id", read_quota);
 }
+Result<Rebalancing> Reader::rebalancing() const {
+  auto rows = all<Rebalancing>(db_, kRebalancingColumns, "rebalancing", read_rebalancing);
+  if (!rows) return rows.error();
+  return rows->empty() ? Rebalancing{} : std::move(rows->front());
+}
 Result<Vm> Reader::vm(const VmId& id) const {
   return one<Vm>(db_, kVmColumns, "vm", read_vm, "vm", id.value);
 }

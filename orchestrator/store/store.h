@@ -18,6 +18,7 @@
 #include "orchestrator/core/result.h"
 #include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
+#include "orchestrator/model/rebalancing.h"
 
 namespace mare::store {
 
@@ -53,6 +54,8 @@ class Reader {
   /// Without a row: one without limits.
   Result<Quota> quota(const ProjectId& project) const;
   Result<std::vector<Quota>> quotas() const;
+  /// The defaults while nothing was asked or seen.
+  Result<Rebalancing> rebalancing() const;
   Result<Vm> vm(const VmId& id) const;
   Result<std::vector<Vm>> vms() const;
   Result<std::vector<Vm>> vms_of(const PoolId& pool) const;
@@ -112,6 +115,7 @@ class Transaction : public Reader {
   Status erase_autoscaler(const PoolId& pool);
   Status put(const Quota& quota);
   Status erase_quota(const ProjectId& project);
+  Status put(const Rebalancing& rebalancing);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);

@@ -34,6 +34,7 @@ struct Api {
 void add_host_routes(Router& router, Api& api);
 void add_pool_routes(Router& router, Api& api);
 void add_project_routes(Router& router, Api& api);
+void add_rebalancing_routes(Router& router, Api& api);
 void add_vm_routes(Router& router, Api& api);
 void add_migration_routes(Router& router, Api& api);
 void add_forecast_routes(Router& router, Api& api);

@@ -125,6 +125,10 @@ class SimWorld {
   /// Settings::auto_spread of an engine that starts from now on.
   Seconds auto_spread{0};
 
+  /// Settings::rebalance_period of an engine that starts from now on. Without it no look at the
+  /// placement disturbs the order of calls.
+  Milliseconds rebalance_period{0};
+
   ManualClock clock;
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it
 
