@@ -148,12 +148,17 @@ class Engine::Impl {
     if (auto good = check(setting); !good) return good.error();
     Result<Rebalancing> out = make_error(Code::Internal, "not looked up");
     auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
-      for (const auto& [pool, mode] : setting.pools) {
-        if (auto there = tx.pool(pool); !there) return there.error();
-      }
       out = tx.rebalancing();
       if (!out) return out.error();
-      out->setting = setting;
+      RebalanceSetting kept = setting;
+      for (const auto& [pool, mode] : setting.pools) {
+        auto there = tx.pool(pool);
+        if (there) continue;
+        // Of a pool that has been deleted since it is no use, and no fault.
+        if (!out->setting.pools.contains(pool)) return there.error();
+        kept.pools.erase(pool);
+      }
+      out->setting = std::move(kept);
       return tx.put(*out);
     });
     if (!done) return done.error();

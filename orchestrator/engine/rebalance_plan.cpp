@@ -12,7 +12,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kVmsTold = 3;
-constexpr std::size_t kRecentMoves = 10'000;
 
 json wish_json(const RebalanceWish& wish) {
   json pools = json::object();
@@ -69,13 +68,11 @@ std::string kept_words(const std::vector<std::pair<VmId, std::string>>& kept, co
 
 /// VMs that have come to their hosts less than `rest` ago.
 Result<std::set<VmId>> moved_lately(const store::Reader& reader, Seconds rest, WallTime now) {
-  std::set<VmId> out;
-  auto moves = reader.migrations(kRecentMoves);
-  if (!moves) return moves.error();
-  for (const auto& move : *moves) {
-    if (move.switched.count() > 0 && now - move.switched < rest) out.insert(move.vm);
-  }
-  return out;
+  const WallTime since = now - std::chrono::duration_cast<WallTime>(rest);
+  // 0 is of moves that never switched.
+  auto moved = reader.moved_after(std::max(since, WallTime{0}));
+  if (!moved) return moved.error();
+  return std::set<VmId>(moved->begin(), moved->end());
 }
 
 }  // namespace

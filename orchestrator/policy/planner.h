@@ -38,7 +38,7 @@ struct Relocation {
   HostId to;
   int step = 0;            // from 1; the two moves of an exchange have the same
   double score_after = 0;  // without the part of N+1
-  double gain = 0;         // of the score, the part of N+1 included
+  double gain = 0;         // of the score; of a plan without exchanges with the part of N+1
   MoveCost cost;
   std::string reason;
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -19,13 +20,16 @@ double full_score(const ClusterState& state, const NPlusOne& n_plus_one) {
 void tell(const Cluster& cluster, const PlanPolicy& policy, const std::vector<Step>& steps,
           RebalancePlan& out) {
   ClusterState state(cluster, policy);
-  NPlusOne n_plus_one(state);
+  // To follow N+1 once more takes about as long as the search; large plans do without.
+  std::optional<NPlusOne> n_plus_one;
+  if (!policy.exchanges) n_plus_one.emplace(state);
+  const auto score = [&] { return n_plus_one ? full_score(state, *n_plus_one) : state.score(); };
   int number = 0;
   for (const Step& step : steps) {
     ++number;
     for (const Hop& hop : step) {
       const HostIndex from = state.host_of(hop.vm);
-      const double full_before = full_score(state, n_plus_one);
+      const double score_before = score();
       Relocation move;
       move.vm = state.source(hop.vm).id;
       move.from = state.host(state.host_of(hop.vm)).id;
@@ -45,11 +49,12 @@ void tell(const Cluster& cluster, const PlanPolicy& policy, const std::vector<St
         move.reason = "it must not share host '" + move.from.value + "'";
       }
       state.move(hop.vm, hop.to);
-      // A step of an exchange may be refused alone; then only its own part of the gain is off.
-      static_cast<void>(n_plus_one.admit(hop.vm, from, hop.to));
-      n_plus_one.retry_exposed();
+      if (n_plus_one) {
+        static_cast<void>(n_plus_one->admit(hop.vm, from, hop.to));  // the search did so
+        n_plus_one->retry_exposed();
+      }
       move.score_after = state.score();
-      move.gain = full_before - full_score(state, n_plus_one);
+      move.gain = score_before - score();
       out.cost.added_job_time_s += move.cost.added_job_time_s;
       out.cost.bytes += move.cost.bytes;
       out.moves.push_back(std::move(move));

@@ -215,6 +215,18 @@ Result<std::vector<Forecast>> Reader::past_moves(std::size_t limit) const {
   if (rows) std::reverse(rows->begin(), rows->end());
   return rows;
 }
+Result<std::vector<VmId>> Reader::moved_after(WallTime time) const {
+  auto query = db_.prepare("SELECT DISTINCT vm FROM migration WHERE switched_us > ? ORDER BY vm");
+  if (!query) return query.error();
+  query->bind(time.count());
+  std::vector<VmId> out;
+  while (true) {
+    auto row = query->step();
+    if (!row) return row.error();
+    if (!*row) return out;
+    out.push_back(VmId{query->text()});
+  }
+}
 Result<std::uint64_t> Reader::forecast_count() const {
   auto query = db_.prepare("SELECT count(*) FROM forecast");
   if (!query) return query.error();

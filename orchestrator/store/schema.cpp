@@ -141,6 +141,7 @@ CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
 constexpr const char* kVersion5 = R"sql(
 -- How running VMs are kept well placed: one row, and none as long as nothing was asked or seen.
 CREATE TABLE rebalancing (id TEXT PRIMARY KEY, setting TEXT NOT NULL, state TEXT NOT NULL) STRICT;
+CREATE INDEX migration_by_switch ON migration(switched_us);
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};

@@ -77,6 +77,8 @@ class Reader {
   Result<Migration> migration(const OperationId& id) const;
   /// Newest first.
   Result<std::vector<Migration>> migrations(std::size_t limit = 1000) const;
+  /// VMs that have come to their hosts after that.
+  Result<std::vector<VmId>> moved_after(WallTime time) const;
   Result<Forecast> forecast(const OperationId& id) const;
   /// Newest first; of one VM if one is named.
   Result<std::vector<Forecast>> forecasts(const std::optional<VmId>& vm = {},

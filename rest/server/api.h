@@ -19,6 +19,7 @@
 #include "rest/wire/problem.h"
 #include "rest/wire/projects.h"
 #include "rest/wire/reader.h"
+#include "rest/wire/rebalancing.h"
 
 namespace mare::rest {
 

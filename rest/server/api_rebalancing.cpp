@@ -1,6 +1,5 @@
 // How running VMs are kept well placed: the setting, what was seen, and a round by hand.
 #include "rest/server/api.h"
-#include "rest/wire/rebalancing.h"
 
 namespace mare::rest {
 namespace {

@@ -283,13 +283,13 @@ TEST_F(Rebalances, NoPingPongInALongTime) {
   make_pool(7);
   add_host("h2");
   add_host("h3");
-  world.play(1h);
+  world.play(40min);
   const std::size_t settled = moves();
   EXPECT_GE(settled, 3U);
-  world.play(6h);
+  world.play(2h);
   EXPECT_EQ(moves(), settled) << "what is good enough stays";
   // Now the load changes all the time.
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 8; ++i) {
     engine::JobSubmitRequest job;
     job.pool = PoolId{"demo"};
     job.command = {"solver", "--sim-work=" + std::to_string(200 + 70 * (i % 3))};
@@ -387,6 +387,12 @@ TEST_F(Rebalances, APoolCanBeHeldBack) {
   EXPECT_EQ(next_round().outcome, Outcome::Succeeded);
   wanted.pools[PoolId{"nope"}] = RebalanceMode::Manual;
   EXPECT_EQ(world.engine().set_rebalancing(wanted).error().code, Code::NotFound);
+  wanted.pools = {{PoolId{"demo"}, RebalanceMode::Manual}};
+  set(wanted);
+  ASSERT_EQ(end_of(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true})).outcome,
+            Outcome::Succeeded);
+  set(wanted);
+  EXPECT_TRUE(row().setting.pools.empty()) << "it went with its pool";
 }
 
 TEST_F(Rebalances, AHostThatFailsInTheMiddleEndsTheRound) {

@@ -97,7 +97,8 @@ TEST(HardRules, AHostThatGivesOutMoreThanItHasIsRelieved) {
 }
 
 TEST(HardRules, AntiAffinityPartsThoseThatShareAHost) {
-  Cluster cluster{{a_host("a", 4000), a_host("b", 4000), a_host("c", 4000)},
+  // The fourth is where one of them goes when its host fails.
+  Cluster cluster{{a_host("a", 4000), a_host("b", 4000), a_host("c", 4000), a_host("d", 4000)},
                   {a_vm("v0", 100, "a"), a_vm("v1", 100, "a"), a_vm("v2", 100, "a")},
                   {}};
   for (auto& one : cluster.vms) {
