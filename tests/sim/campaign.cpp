@@ -143,7 +143,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(26)) {
+    switch (rng_.below(27)) {
       case 0:
         return create_pool();
       case 1:
@@ -171,8 +171,9 @@ class Campaign {
       case 14:
         return restart_job();
       case 15:
-        return spread_or_pack();
       case 16:
+        return spread_or_pack();
+      case 17:
         return rebalance();
       default:
         return migrate();
