@@ -11,6 +11,7 @@
 #include "orchestrator/daemon/guests.h"
 #include "orchestrator/daemon/image_catalog.h"
 #include "orchestrator/daemon/options.h"
+#include "orchestrator/daemon/prometheus.h"
 #include "orchestrator/daemon/state_directory.h"
 #include "orchestrator/daemon/thread_pool.h"
 #include "rest/server/rest_server.h"
@@ -50,8 +51,10 @@ int serve(const Options& options) {
 
   // The pool outlives the engine's thread and is joined first: its calls refer to everything above.
   auto pool = std::make_unique<ThreadPool>(options.threads, kCallsPerLane);
-  engine::Engine engine({**store, drivers, *guests, catalog, *pool, *clock, rng, log}, settings,
-                        *failpoints);
+  const auto ask = [clock](const PrometheusQuery& query) { return ask_prometheus(query, *clock); };
+  engine::Engine engine(
+      {**store, drivers, *guests, catalog, *pool, *clock, rng, log, policy::forecast, ask},
+      settings, *failpoints);
   if (auto recovered = engine.recover(); !recovered) return fail(recovered.error());
   rest::RestOptions rest_options;
   rest_options.listen = options.listen;

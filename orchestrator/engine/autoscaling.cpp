@@ -5,6 +5,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/pool_vms.h"
+#include "orchestrator/engine/prometheus_figure.h"
 #include "orchestrator/policy/autoscale.h"
 
 namespace mare::engine {
@@ -13,6 +14,8 @@ namespace {
 constexpr auto kPeriod = std::chrono::seconds{5};
 constexpr auto kGather = std::chrono::milliseconds{100};  // figures this close are one
 constexpr auto kAfterFailure = std::chrono::seconds{30};
+// One lane for all: servers that hang must not take the threads that drivers need.
+constexpr const char* kPrometheusLane = "prometheus";
 
 Seconds since_1970(WallTime time) {
   return std::chrono::duration_cast<Seconds>(time);
@@ -27,14 +30,16 @@ Result<double> queue_of(const store::Reader& reader, const PoolId& pool) {
   return ranks;
 }
 
-/// The figure as the rule takes it: of each VM.
+/// The figure as the rule takes it: of each VM. `fetched`: what Prometheus said.
 Result<std::optional<double>> metric_of(const store::Reader& reader, const Autoscaler& row,
-                                        int current, WallTime now) {
+                                        int current, WallTime now, std::optional<double> fetched) {
   std::optional<double> value;
   if (row.setting.source == MetricSource::Queue) {
     auto ranks = queue_of(reader, row.pool);
     if (!ranks) return ranks.error();
     value = *ranks;
+  } else if (row.setting.source == MetricSource::Prometheus) {
+    value = fetched;
   } else if (row.posted && now - row.posted_at <= row.setting.stale_after) {
     value = row.posted;
   }
@@ -59,12 +64,30 @@ Result<std::string> held_by_failure(const store::Reader& reader, const Autoscale
          " s";
 }
 
+Status check_pace(const std::string& field, const ScalePace& pace) {
+  const auto time = [](Seconds value) {
+    return value.count() >= 0 && value.count() <= kMostTime_s;
+  };
+  if (time(pace.stabilisation) && time(pace.cooldown) && pace.step >= 0 && pace.step <= kMostVms) {
+    return ok_status();
+  }
+  return field_error(
+      field, "this pace can't be kept",
+      "give times of 0 to 86400 s, and a step of 0 (any) to " + std::to_string(kMostVms));
+}
+
+}  // namespace
+
 /// One look, in a transaction of its own. `accepted` is the operation that it led to.
 /// `refusal`: why the last attempt in this look was not accepted; then nothing is asked for.
-Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
-              std::optional<Error>& refusal, std::optional<Operation>& accepted) {
+Status Autoscaling::decide(store::Transaction& tx, Context& context, const PoolId& pool,
+                           const std::optional<Fetched>& fetched, std::optional<Error>& refusal,
+                           std::optional<Operation>& accepted) {
   auto row = tx.autoscaler(pool);
   if (!row) return row.error();
+  const bool by_query = row->setting.source == MetricSource::Prometheus;
+  // The rule was changed while its question was under way.
+  if (by_query && (!fetched || fetched->asked != row->setting.prometheus)) return ok_status();
   auto holder = tx.unfinished("pool", pool.value);
   if (!holder) return holder.error();
   if (*holder) return ok_status();  // it is being changed already
@@ -78,7 +101,9 @@ Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
     row->reason = *held;
     return tx.put(*row);
   }
-  auto metric = metric_of(tx, *row, current, now);
+  std::optional<double> figure;
+  if (by_query && fetched->figure) figure = *fetched->figure;
+  auto metric = metric_of(tx, *row, current, now, figure);
   if (!metric) return metric.error();
   auto decision =
       policy::autoscale(row->setting.rule, row->memory, since_1970(now), current, *metric);
@@ -86,6 +111,7 @@ Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
   row->metric = *metric;
   row->desired = decision.desired;
   row->reason = decision.reason;
+  if (by_query && !fetched->figure) row->reason += ": " + fetched->figure.error().text();
   if (refusal) {
     // Nothing changed, so no cooldown begins.
     row->memory.wishes = std::move(decision.memory.wishes);
@@ -105,25 +131,17 @@ Status decide(store::Transaction& tx, Context& context, const PoolId& pool,
   return tx.put(*row);
 }
 
-Status check_pace(const std::string& field, const ScalePace& pace) {
-  const auto time = [](Seconds value) {
-    return value.count() >= 0 && value.count() <= kMostTime_s;
-  };
-  if (time(pace.stabilisation) && time(pace.cooldown) && pace.step >= 0 && pace.step <= kMostVms) {
-    return ok_status();
-  }
-  return field_error(
-      field, "this pace can't be kept",
-      "give times of 0 to 86400 s, and a step of 0 (any) to " + std::to_string(kMostVms));
-}
-
-}  // namespace
-
 void Autoscaling::beat() {
   auto rows = query<std::vector<Autoscaler>>(
       context_.ports.store, [](const store::Reader& r) { return r.autoscalers(); });
   if (rows) {
-    for (const auto& row : *rows) look(row.pool);
+    for (const auto& row : *rows) {
+      if (row.setting.source == MetricSource::Prometheus) {
+        fetch(row);
+      } else {
+        look(row.pool);
+      }
+    }
   }
   context_.after(kPeriod, [this] { beat(); });
 }
@@ -132,16 +150,48 @@ void Autoscaling::look_soon(const PoolId& pool) {
   if (!waiting_.insert(pool).second) return;
   context_.after(kGather, [this, pool] {
     waiting_.erase(pool);
+    auto row = query<Autoscaler>(context_.ports.store,
+                                 [&](const store::Reader& r) { return r.autoscaler(pool); });
+    if (row && row->setting.source == MetricSource::Prometheus) return fetch(*row);
     look(pool);
   });
 }
 
-void Autoscaling::look(const PoolId& pool) {
+void Autoscaling::fetch(const Autoscaler& row) {
+  // One that is asked already is looked at again within a period.
+  if (!asked_.insert(row.pool).second) return;
+  const auto work = [this, inbox = context_.inbox, ask = context_.ports.prometheus, pool = row.pool,
+                     asked = row.setting.prometheus] {
+    Result<double> figure = make_error(Code::FailedPrecondition, "this program asks no Prometheus");
+    if (ask) {
+      auto answer = ask(asked);
+      figure = answer ? prometheus_figure(*answer) : Result<double>(answer.error());
+    }
+    inbox->post([this, pool, fetched = Fetched{asked, figure}] {
+      asked_.erase(pool);
+      tell_failure(pool, fetched);
+      look(pool, fetched);
+    });
+  };
+  context_.ports.executor.run(kPrometheusLane, work);
+}
+
+void Autoscaling::tell_failure(const PoolId& pool, const Fetched& fetched) {
+  if (fetched.figure) {
+    failed_.erase(pool);
+  } else if (failed_.insert(pool).second) {
+    context_.ports.log.warn(
+        "autoscale", "pool '" + pool.value + "' has no figure: " + fetched.figure.error().text());
+  }
+}
+
+void Autoscaling::look(const PoolId& pool, const std::optional<Fetched>& fetched) {
   std::optional<Error> refusal;
   std::optional<Operation> accepted;
   const auto once = [&] {
-    return context_.ports.store.write(
-        [&](store::Transaction& tx) { return decide(tx, context_, pool, refusal, accepted); });
+    return context_.ports.store.write([&](store::Transaction& tx) {
+      return decide(tx, context_, pool, fetched, refusal, accepted);
+    });
   };
   auto done = once();
   if (!done && refusal) done = once();  // the first attempt was undone as a whole
@@ -187,6 +237,9 @@ Status check(const AutoscaleSetting& setting) {
   }
   if (setting.stale_after.count() < 1 || setting.stale_after.count() > kMostTime_s) {
     return field_error("stale_after_s", "a figure can't be good for so long", "give 1 to 86400");
+  }
+  if (setting.source == MetricSource::Prometheus) {
+    if (auto good = check(setting.prometheus); !good) return good;
   }
   if (auto good = check_pace("up", rule.up); !good) return good;
   return check_pace("down", rule.down);

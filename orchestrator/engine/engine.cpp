@@ -17,6 +17,7 @@
 #include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/quotas.h"
+#include "orchestrator/engine/rebalancing.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/engine/templates.h"
 #include "orchestrator/model/migration_state.h"
@@ -34,7 +35,8 @@ class Engine::Impl {
         monitor_(context_),
         keeper_(context_),
         autoscaling_(context_),
-        auto_spread_(context_) {
+        auto_spread_(context_),
+        rebalancing_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
     context_.fencer = std::make_shared<HostFencer>(context_);
@@ -142,6 +144,29 @@ class Engine::Impl {
     });
   }
 
+  Result<Rebalancing> set_rebalancing(const RebalanceSetting& setting) {
+    if (auto good = check(setting); !good) return good.error();
+    Result<Rebalancing> out = make_error(Code::Internal, "not looked up");
+    auto done = context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      out = tx.rebalancing();
+      if (!out) return out.error();
+      RebalanceSetting kept = setting;
+      for (const auto& [pool, mode] : setting.pools) {
+        auto there = tx.pool(pool);
+        if (there) continue;
+        // Of a pool that has been deleted since it is no use, and no fault.
+        if (!out->setting.pools.contains(pool)) return there.error();
+        kept.pools.erase(pool);
+      }
+      out->setting = std::move(kept);
+      return tx.put(*out);
+    });
+    if (!done) return done.error();
+    context_.inbox->post([this] { rebalancing_.look_soon(); });
+    context_.changed();
+    return out;
+  }
+
   Status recover() {
     auto unfinished =
         query<std::vector<Operation>>(context_.ports.store, [](const store::Reader& reader) {
@@ -176,6 +201,7 @@ class Engine::Impl {
       keeper_.beat();
       autoscaling_.beat();
       auto_spread_.beat();
+      rebalancing_.beat();
     }
     last_step_.store(context_.ports.clock.now().count());
     for (auto& message : context_.inbox->take()) message();
@@ -256,6 +282,7 @@ class Engine::Impl {
   CheckpointKeeper keeper_;
   Autoscaling autoscaling_;
   AutoSpread auto_spread_;
+  RebalanceLoop rebalancing_;
   bool beating_ = false;
   std::atomic<bool> stopping_{false};
   std::atomic<std::chrono::nanoseconds::rep> last_step_{0};
@@ -304,6 +331,12 @@ Result<Operation> Engine::submit(const LayoutForecastRequest& request) {
 Result<Operation> Engine::submit(const LayoutChangeRequest& request) {
   return impl_->submit(request);
 }
+Result<Operation> Engine::submit(const RebalanceForecastRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const RebalanceRequest& request) {
+  return impl_->submit(request);
+}
 Result<Operation> Engine::submit(const JobSubmitRequest& request) {
   return impl_->submit(request);
 }
@@ -324,6 +357,9 @@ Result<Pool> Engine::set_move_policy(const PoolId& id, const PolicyChange& chang
 }
 Result<Autoscaler> Engine::set_autoscale(const PoolId& id, const AutoscaleSetting& setting) {
   return impl_->set_autoscale(id, setting);
+}
+Result<Rebalancing> Engine::set_rebalancing(const RebalanceSetting& setting) {
+  return impl_->set_rebalancing(setting);
 }
 Status Engine::clear_autoscale(const PoolId& id) {
   return impl_->clear_autoscale(id);

@@ -84,10 +84,11 @@ struct Settings {
   Microseconds probe_period{5000};
   Seconds forecast_timeout{8};  // then a move begins without one
   Seconds link_age{60};         // a dry run is content with a measurement of a link as old as that
-  Seconds auto_spread{0};       // after hosts came, running jobs are spread to them; 0: never
-  bool clones = true;           // VMs start from templates where hosts have them
-  Seconds clone_timeout{20};    // a clone that does not answer by then is booted instead
-  policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
+  Milliseconds rebalance_period{10'000};  // between looks at the placement; 0: none
+  Seconds auto_spread{0};      // after hosts came, running jobs are spread to them; 0: never
+  bool clones = true;          // VMs start from templates where hosts have them
+  Seconds clone_timeout{20};   // a clone that does not answer by then is booted instead
+  policy::MoveCaps move_caps;  // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
   Milliseconds safe_point_poll{20};     // of guests, before a checkpoint
@@ -102,6 +103,12 @@ struct Settings {
   Seconds host_mtbf{180.0 * 86400};  // believed of a host before any has failed
 };
 
+/// What a server said to one HTTP request.
+struct HttpAnswer {
+  long status = 0;
+  std::string body;
+};
+
 struct Ports {
   store::Store& store;
   DriverDirectory& drivers;
@@ -113,6 +120,8 @@ struct Ports {
   Log& log;
   /// Pure, called on the executor. Tests give another.
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
+  /// Called on the executor; comes back within the query's timeout, with an error if nothing did.
+  std::function<Result<HttpAnswer>(const PrometheusQuery&)> prometheus = {};
 };
 
 class Engine {
@@ -141,6 +150,8 @@ class Engine {
   Result<Operation> submit(const DrainForecastRequest& request);
   Result<Operation> submit(const LayoutForecastRequest& request);
   Result<Operation> submit(const LayoutChangeRequest& request);
+  Result<Operation> submit(const RebalanceForecastRequest& request);
+  Result<Operation> submit(const RebalanceRequest& request);
   /// The operation's target is the new job's id.
   Result<Operation> submit(const JobSubmitRequest& request);
   Result<Operation> submit(const CheckpointRequest& request);
@@ -156,6 +167,9 @@ class Engine {
   Status clear_autoscale(const PoolId& id);
   /// A figure for the pool's rule; it is looked at at once.
   Result<Autoscaler> post_metric(const PoolId& id, double value);
+  /// How running VMs are kept well placed, from now on. At once, no operation; a round that goes on
+  /// keeps to what it began with.
+  Result<Rebalancing> set_rebalancing(const RebalanceSetting& setting);
   /// For moves of the pool's VMs that are asked for from now on. At once, no operation.
   Result<Pool> set_move_policy(const PoolId& id, const PolicyChange& change);
 

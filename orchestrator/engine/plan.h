@@ -32,6 +32,10 @@ Result<Operation> plan(store::Transaction& tx, Context& context,
                        const std::optional<OperationId>& parent = {});
 Result<Operation> plan(store::Transaction& tx, Context& context,
                        const LayoutChangeRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context,
+                       const RebalanceForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
+Result<Operation> plan(store::Transaction& tx, Context& context, const RebalanceRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmitRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const CheckpointRequest& request,
                        const std::optional<OperationId>& parent = {});

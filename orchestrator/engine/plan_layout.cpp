@@ -5,12 +5,10 @@
 // then: so what changes meanwhile (a host that fails, a VM that is taken) changes the plan, and a
 // restart needs no more than the children that there are.
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "orchestrator/engine/cluster_rows.h"
 #include "orchestrator/engine/layout_plan.h"
-#include "orchestrator/engine/past_moves.h"
+#include "orchestrator/engine/move_costs.h"
 #include "orchestrator/engine/planning.h"
 
 namespace mare::engine {
@@ -20,8 +18,6 @@ constexpr std::size_t kEarlierJobs = 1000;  // among which earlier runs are look
 // Of a job's VMs. With more the cluster does not hold still long enough.
 constexpr std::size_t kForecastsForEach = 4;
 
-using Route = std::pair<VmId, HostId>;  // of a VM, to a host
-
 class PlanLayout final : public Planning {
  public:
   PlanLayout(Context& context, const Operation& operation)
@@ -30,17 +26,11 @@ class PlanLayout final : public Planning {
  private:
   JobId id() const { return JobId{operation().target}; }
 
-  /// What the children have said so far.
-  struct Known {
-    std::map<Route, StrategyForecast> costs;
-    std::map<VmId, std::string> stay;
-    std::set<VmId> pending;
-  };
   struct Scene {
     Job job;
     policy::Cluster cluster;
     policy::Remaining remaining;
-    Known known;
+    MoveCosts known;
   };
 
   void plan_on(Asked asked) override {
@@ -84,39 +74,11 @@ class PlanLayout final : public Planning {
     auto remaining = remaining_of(reader, *job);
     if (!remaining) return remaining.error();
     out.remaining = std::move(*remaining);
-    for (const auto& child : children) {
-      if (auto learned = learn(reader, child, out.known); !learned) return learned.error();
-    }
-    for (auto& vm : out.cluster.vms) {
-      vm.locked |= out.known.stay.contains(vm.id);
-      for (const auto& [route, said] : out.known.costs) {
-        if (route.first != vm.id) continue;
-        vm.cost = {std::max(vm.cost.added_job_time_s, said.added_job_time_s.value),
-                   std::max(vm.cost.bytes, said.sent_bytes.value)};
-      }
-    }
+    auto known = read_move_costs(reader, children);
+    if (!known) return known.error();
+    out.known = std::move(*known);
+    apply(out.known, out.cluster);
     return out;
-  }
-
-  static Status learn(const store::Reader& reader, const Operation& child, Known& known) {
-    const VmId vm{child.target};
-    if (!child.finished()) {
-      known.pending.insert(vm);
-      return ok_status();
-    }
-    if (child.outcome != Outcome::Succeeded) {
-      known.stay.emplace(vm, child.reason);
-      return ok_status();
-    }
-    auto forecast = reader.forecast(child.id);
-    if (!forecast) return forecast.error();
-    const auto* said = forecast->choice ? forecast_of(*forecast, *forecast->choice) : nullptr;
-    if (said != nullptr) {
-      known.costs.emplace(Route{vm, forecast->destination}, *said);
-    } else {
-      known.stay.emplace(vm, forecast->reason);
-    }
-    return ok_status();
   }
 
   Result<policy::Remaining> remaining_of(const store::Reader& reader, const Job& job) const {
@@ -137,16 +99,16 @@ class PlanLayout final : public Planning {
   // --- asking
 
   /// Moves without a forecast; a VM that is being asked about is asked again when that has ended.
-  static std::vector<Route> missing_in(const policy::LayoutPlan& plan, const Known& known) {
-    std::vector<Route> out;
+  static std::vector<MoveRoute> missing_in(const policy::LayoutPlan& plan, const MoveCosts& known) {
+    std::vector<MoveRoute> out;
     for (const auto& move : plan.moves) {
-      const Route route{move.vm, move.to};
+      const MoveRoute route{move.vm, move.to};
       if (!known.costs.contains(route) && !known.pending.contains(move.vm)) out.push_back(route);
     }
     return out;
   }
 
-  void ask_more(const std::vector<Route>& missing, const Asked& asked,
+  void ask_more(const std::vector<MoveRoute>& missing, const Asked& asked,
                 const policy::Cluster& cluster) {
     const auto vms = static_cast<std::size_t>(
         std::count_if(cluster.vms.begin(), cluster.vms.end(),
@@ -181,7 +143,7 @@ class PlanLayout final : public Planning {
   void sum_up(const Scene& scene, policy::LayoutPlan plan) {
     std::vector<policy::WantedMove> moves;
     for (auto& move : plan.moves) {
-      const auto& said = scene.known.costs.at(Route{move.vm, move.to});
+      const auto& said = scene.known.costs.at(MoveRoute{move.vm, move.to});
       move.cost = {said.added_job_time_s.value, said.sent_bytes.value};
       moves.push_back({move.vm, move.from, move.to, id(), said});
     }
@@ -195,7 +157,7 @@ class PlanLayout final : public Planning {
   }
 
   /// What does not fit may be due to VMs that had better stay.
-  static Error with_stay(Error error, const Known& known) {
+  static Error with_stay(Error error, const MoveCosts& known) {
     for (const auto& [vm, why] : known.stay) {
       error.message += "; VM '" + vm.value + "' is not to be moved: " + why;
       break;

@@ -24,9 +24,9 @@ void Planning::advance() {
   if (asked.running == 0) give_up(make_error(Code::Cancelled, "cancelled"));
 }
 
-void Planning::made(const std::string& words) {
+void Planning::made(const std::string& words, const Also& also) {
   finish(to_string(PlanningEvent::AllMade), to_string(PlanningState::Done), Outcome::Succeeded,
-         words);
+         words, {}, also);
 }
 
 void Planning::give_up(const Error& error) {

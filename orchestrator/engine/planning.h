@@ -1,5 +1,6 @@
-// What plan.drain and plan.layout share: children that forecast moves, a few at a time, and then a
-// sentence. Nothing moves; a restart in the middle goes on with the children that there are.
+// What plan.drain, plan.layout and plan.rebalance share: children that forecast moves, a few at a
+// time, and then a sentence. Nothing moves; a restart in the middle goes on with the children that
+// there are.
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@ class Planning : public Task {
   virtual void plan_on(Asked asked) = 0;
 
   void advance();
-  void made(const std::string& words);
+  void made(const std::string& words, const Also& also = {});
   void give_up(const Error& error);
 };
 

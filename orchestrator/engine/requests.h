@@ -1,6 +1,7 @@
 // What can be asked of the engine, as values. REST makes them, submit checks them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "orchestrator/model/checkpoint.h"
 #include "orchestrator/model/forecast.h"
 #include "orchestrator/model/quota.h"
+#include "orchestrator/model/rebalancing.h"
 #include "orchestrator/policy/job_layout.h"
 
 namespace mare::engine {
@@ -90,6 +92,23 @@ struct LayoutForecastRequest {
 struct LayoutChangeRequest {
   JobId job;
   LayoutWish wish = {};
+};
+/// What a rebalancing goes by: of the setting, when it was asked for.
+struct RebalanceWish {
+  bool by_rule_only = false;  // only what hard rules need
+  double margin = 0.05;
+  int max_moves = 4;
+  Seconds rest{600};
+  std::map<PoolId, RebalanceMode> pools = {};
+  std::string cause = {};  // kept with it: why nobody had to ask for it
+};
+/// Which moves make the cluster better, and what they would cost. Nothing moves.
+struct RebalanceForecastRequest {
+  std::optional<RebalanceWish> wish = {};  // none: by the setting
+};
+/// Makes them, as far as they are worth it.
+struct RebalanceRequest {
+  std::string cause = {};
 };
 /// What a client knows better than mared.
 struct MigrationReport {

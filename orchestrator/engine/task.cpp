@@ -42,6 +42,10 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_checkpoint_restore(context, operation);
     case OperationKind::RecoveryRun:
       return make_recovery_run(context, operation);
+    case OperationKind::PlanRebalance:
+      return make_plan_rebalance(context, operation);
+    case OperationKind::ClusterRebalance:
+      return make_cluster_rebalance(context, operation);
   }
   MARE_ASSERT(false);
 }

@@ -167,6 +167,8 @@ std::shared_ptr<Task> make_forecast(Context& context, const Operation& operation
 std::shared_ptr<Task> make_plan_drain(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_plan_layout(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_layout_change(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_plan_rebalance(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_cluster_rebalance(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_recovery_run(Context& context, const Operation& operation);

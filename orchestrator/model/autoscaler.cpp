@@ -3,11 +3,19 @@
 namespace mare {
 
 std::string_view to_string(MetricSource value) {
-  return value == MetricSource::Queue ? "queue" : "posted";
+  switch (value) {
+    case MetricSource::Queue:
+      return "queue";
+    case MetricSource::Prometheus:
+      return "prometheus";
+    case MetricSource::Posted:
+      break;
+  }
+  return "posted";
 }
 
 std::optional<MetricSource> metric_source_from(std::string_view text) {
-  for (const auto value : {MetricSource::Posted, MetricSource::Queue}) {
+  for (const auto value : {MetricSource::Posted, MetricSource::Queue, MetricSource::Prometheus}) {
     if (to_string(value) == text) return value;
   }
   return std::nullopt;

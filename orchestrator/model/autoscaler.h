@@ -41,11 +41,20 @@ struct AutoscaleMemory {
 };
 
 enum class MetricSource : std::uint8_t {
-  Posted,  // a client says it
-  Queue,   // ranks of the pool's unfinished jobs
+  Posted,      // a client says it
+  Queue,       // ranks of the pool's unfinished jobs
+  Prometheus,  // a query of a Prometheus server
 };
 std::string_view to_string(MetricSource value);
 std::optional<MetricSource> metric_source_from(std::string_view text);
+
+/// An instant query of a Prometheus server.
+struct PrometheusQuery {
+  std::string url;    // of the server, without /api/v1: http://prometheus:9090
+  std::string query;  // PromQL; its answer is one sample
+  Seconds timeout{2};
+  bool operator==(const PrometheusQuery&) const = default;
+};
 
 /// What a user asks of it.
 struct AutoscaleSetting {
@@ -53,7 +62,8 @@ struct AutoscaleSetting {
   /// The figure is of the whole pool, not of each VM: `target` of it makes one VM. A queue always
   /// is.
   bool total = false;
-  Seconds stale_after{60};  // a posted figure older than that is none
+  Seconds stale_after{60};          // a posted figure older than that is none
+  PrometheusQuery prometheus = {};  // for that source only
   AutoscaleRule rule = {};
 };
 

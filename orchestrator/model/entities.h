@@ -165,7 +165,7 @@ struct Migration {
 struct Event {
   std::uint64_t seq = 0;
   WallTime at{0};
-  std::string topic;  // "host", "pool", "vm", "job", "operation", "migration"
+  std::string topic;  // "host", "pool", "vm", "job", "operation", "migration", "cluster"
   std::string subject;
   std::string type;  // "vm.state", "operation.state", ...
   std::string data;  // JSON object

@@ -97,7 +97,7 @@ enum class ForecastMakeState : std::uint8_t {
 };
 enum class ForecastMakeEvent : std::uint8_t { Begin, Made, GiveUp };
 
-// Of plan.drain and plan.layout.
+// Of plan.drain, plan.layout and plan.rebalance.
 enum class PlanningState : std::uint8_t {
   Planned,
   Asking,  // children forecast the moves
@@ -106,6 +106,7 @@ enum class PlanningState : std::uint8_t {
 };
 enum class PlanningEvent : std::uint8_t { Begin, AllMade, GiveUp };
 
+// Of layout.change, and of cluster.rebalance with the cluster in the place of the job.
 enum class LayoutChangeState : std::uint8_t {
   Planned,
   Costing,  // a child plans the moves and what they cost

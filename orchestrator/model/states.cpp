@@ -1,5 +1,7 @@
 #include "orchestrator/model/states.h"
 
+#include "orchestrator/model/names.h"
+
 namespace mare {
 namespace {
 
@@ -38,7 +40,9 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::LayoutChange, "layout.change"},
     Name<OperationKind>{OperationKind::CheckpointTake, "checkpoint.take"},
     Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"},
-    Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"}};
+    Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"},
+    Name<OperationKind>{OperationKind::PlanRebalance, "plan.rebalance"},
+    Name<OperationKind>{OperationKind::ClusterRebalance, "cluster.rebalance"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},

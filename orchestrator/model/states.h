@@ -46,6 +46,8 @@ enum class OperationKind : std::uint8_t {
   CheckpointTake,  // of a job, as the next one: one at a time by their common noun
   CheckpointRestore,  // of a job: it goes on from a checkpoint
   RecoveryRun,        // of a job: one try to bring it back after a host or a VM of it died
+  PlanRebalance,      // which running VMs had better be elsewhere, and what that would cost
+  ClusterRebalance,   // they move there
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 

@@ -36,6 +36,7 @@ struct ClusterVm {
   std::string affinity;            // VMs of one group like to share a host; "" none
   std::string anti_affinity;       // VMs of one group must not share a host; "" none
   bool locked = false;             // may not move now
+  bool by_rule_only = false;       // moves where a hard rule is broken, not to even out
   /// cpus that it uses or waits for (used + stolen), measured. Without a figure a VM with a rank
   /// counts with all its vcpus, since a waiting rank polls, and one without counts with none.
   std::optional<double> cpu_demand;
@@ -77,6 +78,9 @@ struct PlanPolicy {
   double min_gain = 0.01;
   double horizon_s = 3600;  // how long the new balance is expected to last
   int max_moves = 0;        // 0: no cap
+  /// Two moves that only together help. Without them every prefix of a plan is an improvement, and
+  /// no VM moves twice.
+  bool exchanges = true;
 };
 
 }  // namespace mare::policy

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -152,6 +153,25 @@ MovePlan plan_moves(const std::vector<WantedMove>& wanted, const MoveCaps& caps)
     out.waves.push_back(timed(waves[w], loads[w], wanted, out.duration_s));
     out.duration_s += out.waves.back().duration_s;
     out.added_job_time_s += added_in(out.waves.back(), wanted);
+  }
+  return out;
+}
+
+std::vector<std::vector<std::size_t>> waves_in_order(const std::vector<Route>& routes,
+                                                     const MoveCaps& caps) {
+  std::vector<Members> out;
+  MoveLoad load;
+  std::set<HostId> left;  // by moves of the wave
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    const auto& [from, to] = routes[i];
+    if (out.empty() || left.contains(to) || !load.over(from, to, caps).empty()) {
+      out.emplace_back();
+      load = {};
+      left.clear();
+    }
+    out.back().push_back(i);
+    load.add(from, to);
+    left.insert(from);
   }
   return out;
 }

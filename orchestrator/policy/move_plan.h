@@ -66,4 +66,11 @@ struct MovePlan {
 /// as far as the caps allow. Every wanted move is in exactly one wave. Caps below 1 count as 1.
 MovePlan plan_moves(const std::vector<WantedMove>& wanted, const MoveCaps& caps);
 
+/// From, to.
+using Route = std::pair<HostId, HostId>;
+/// The same of moves whose order counts: each wave goes on in it as far as the caps allow, and no
+/// move of a wave counts on room that another one of it makes. The members are indices.
+std::vector<std::vector<std::size_t>> waves_in_order(const std::vector<Route>& routes,
+                                                     const MoveCaps& caps);
+
 }  // namespace mare::policy

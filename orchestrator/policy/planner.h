@@ -38,6 +38,7 @@ struct Relocation {
   HostId to;
   int step = 0;            // from 1; the two moves of an exchange have the same
   double score_after = 0;  // without the part of N+1
+  double gain = 0;         // of the score; of a plan without exchanges with the part of N+1
   MoveCost cost;
   std::string reason;
 };
@@ -48,13 +49,27 @@ struct RebalancePlan {
   double score_after = 0;
   int exposed_before = 0;  // hosts whose failure would leave VMs without a place
   int exposed_after = 0;
+  int broken_before = 0;  // hard rules, exposed hosts among them
+  int broken_after = 0;
   MoveCost cost;  // of all moves, one after the other
   std::string reason;
 };
 
-/// Every step makes the score better by more than it costs; a plan that takes away too little of
-/// the score (policy.margin) is no plan. Planning again on the outcome gives no moves.
+/// Every step makes the score better by more than it costs, or mends a hard rule; a plan that mends
+/// none and takes away too little of the score (policy.margin) is no plan. Planning again on the
+/// outcome gives no moves.
 RebalancePlan rebalance(const Cluster& cluster, const PlanPolicy& policy);
+
+/// Whether these moves are still possible, one after the other, and each makes the cluster better.
+/// "", or why not. What a move costs is not asked again, and neither is whether its VM is locked.
+std::string check_moves(const Cluster& cluster, const PlanPolicy& policy,
+                        const std::vector<Relocation>& moves);
+
+struct ClusterHealth {
+  double score = 0;  // N+1 included
+  int broken = 0;    // hard rules
+};
+ClusterHealth cluster_health(const Cluster& cluster, const PlanPolicy& policy);
 
 struct DrainPlan {
   std::vector<Relocation> moves;

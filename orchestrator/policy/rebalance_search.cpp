@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "orchestrator/policy/hard_rules.h"
+
 namespace mare::policy {
 namespace {
 
@@ -54,6 +56,7 @@ double RebalanceSearch::required(VmIndex v) const {
 }
 
 std::vector<Step> RebalanceSearch::run() {
+  relieve();
   repair();
   while (may_go_on(1)) {
     // From fresh sums and fresh refuges, so that a plan for the outcome sees what is seen here.
@@ -62,10 +65,28 @@ std::vector<Step> RebalanceSearch::run() {
     const std::size_t before = moves_;
     while (single_moves()) {
     }
-    exchanges();
+    if (state_.policy().exchanges) exchanges();
     if (moves_ == before) break;
   }
   return std::move(steps_);
+}
+
+/// VMs on hosts that give out more than they have, the largest first, and one of every pair that
+/// must not share a host: to where the score is best.
+void RebalanceSearch::relieve() {
+  for (int h = 0; h < state_.hosts(); ++h) {
+    std::vector<VmIndex> own = state_.vms_on(h);
+    std::stable_sort(own.begin(), own.end(), [this](VmIndex a, VmIndex b) {
+      return state_.memory_of(a) > state_.memory_of(b);
+    });
+    for (const VmIndex v : own) {
+      if (!may_go_on(1)) return;
+      const bool wanted = overfull(state_, h) || (state_.usable(h) && in_conflict(state_, v));
+      if (!wanted || state_.locked(v)) continue;
+      const Settled place = settle(state_, n_plus_one_, v, h);
+      if (place.host != kNowhere) done({{v, place.host}});
+    }
+  }
 }
 
 /// Hosts whose failure could not be survived: any move helps that strands fewer bytes.
@@ -189,7 +210,7 @@ std::pair<HostIndex, double> RebalanceSearch::two_best(const std::vector<double>
 RebalanceSearch::Candidates RebalanceSearch::moves_from(HostIndex h) const {
   Candidates out;
   for (const VmIndex v : state_.vms_on(h)) {
-    if (state_.locked(v)) continue;
+    if (state_.locked(v) || state_.source(v).by_rule_only) continue;
     const double most = state_.score() - required(v);
     const ClusterState::Departure departure = state_.leave(v);
     for (int to = 0; to < state_.hosts(); ++to) {
@@ -251,8 +272,10 @@ RebalanceSearch::Candidates RebalanceSearch::exchanges_between(HostIndex a, Host
   const double now = state_.score();
   for (const VmIndex mine : state_.vms_on(a)) {
     // Relations between the two would be counted twice; VMs with relations move singly.
+    if (state_.source(mine).by_rule_only) continue;
     if (state_.locked(mine) || state_.related(mine) || !state_.tags_allow(mine, b)) continue;
     for (const VmIndex other : state_.vms_on(b)) {
+      if (state_.source(other).by_rule_only) continue;
       if (state_.locked(other) || state_.related(other) || !state_.tags_allow(other, a)) continue;
       const double surplus =
           now - required(mine) - required(other) - state_.score_exchanged(mine, other);

@@ -35,6 +35,7 @@ class RebalanceSearch {
   };
   using Candidates = std::vector<Candidate>;
 
+  void relieve();
   void repair();
   bool repair_host(HostIndex exposed);
   bool repair_by(VmIndex v);

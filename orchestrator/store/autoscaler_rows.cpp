@@ -27,6 +27,9 @@ std::string setting_text(const AutoscaleSetting& setting) {
   return json{{"source", to_string(setting.source)},
               {"total", setting.total},
               {"stale_after_s", setting.stale_after.count()},
+              {"url", setting.prometheus.url},
+              {"query", setting.prometheus.query},
+              {"query_timeout_s", setting.prometheus.timeout.count()},
               {"target", rule.target},
               {"tolerance", rule.tolerance},
               {"min", rule.min},
@@ -43,6 +46,10 @@ AutoscaleSetting setting_from(const std::string& text) {
   out.source = metric_source_from(from.value("source", std::string())).value_or(out.source);
   out.total = from.value("total", out.total);
   out.stale_after = Seconds{from.value("stale_after_s", out.stale_after.count())};
+  PrometheusQuery& asked = out.prometheus;
+  asked.url = from.value("url", asked.url);
+  asked.query = from.value("query", asked.query);
+  asked.timeout = Seconds{from.value("query_timeout_s", asked.timeout.count())};
   out.rule.target = from.value("target", out.rule.target);
   out.rule.tolerance = from.value("tolerance", out.rule.tolerance);
   out.rule.min = from.value("min", out.rule.min);

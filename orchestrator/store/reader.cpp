@@ -106,6 +106,11 @@ Result<Quota> Reader::quota(const ProjectId& project) const {
 Result<std::vector<Quota>> Reader::quotas() const {
   return all<Quota>(db_, kQuotaColumns, "quota ORDER BY id", read_quota);
 }
+Result<Rebalancing> Reader::rebalancing() const {
+  auto rows = all<Rebalancing>(db_, kRebalancingColumns, "rebalancing", read_rebalancing);
+  if (!rows) return rows.error();
+  return rows->empty() ? Rebalancing{} : std::move(rows->front());
+}
 Result<Vm> Reader::vm(const VmId& id) const {
   return one<Vm>(db_, kVmColumns, "vm", read_vm, "vm", id.value);
 }
@@ -209,6 +214,18 @@ Result<std::vector<Forecast>> Reader::past_moves(std::size_t limit) const {
       read_forecast);
   if (rows) std::reverse(rows->begin(), rows->end());
   return rows;
+}
+Result<std::vector<VmId>> Reader::moved_after(WallTime time) const {
+  auto query = db_.prepare("SELECT DISTINCT vm FROM migration WHERE switched_us > ? ORDER BY vm");
+  if (!query) return query.error();
+  query->bind(time.count());
+  std::vector<VmId> out;
+  while (true) {
+    auto row = query->step();
+    if (!row) return row.error();
+    if (!*row) return out;
+    out.push_back(VmId{query->text()});
+  }
 }
 Result<std::uint64_t> Reader::forecast_count() const {
   auto query = db_.prepare("SELECT count(*) FROM forecast");

@@ -6,6 +6,7 @@
 
 #include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
+#include "orchestrator/model/rebalancing.h"
 #include "orchestrator/store/connection.h"
 
 namespace mare::store {
@@ -47,6 +48,7 @@ inline constexpr const char* kAutoscalerColumns =
     "id, setting, posted, posted_us, memory, looked_us, metric, desired, reason, operation";
 
 inline constexpr const char* kQuotaColumns = "id, vms, memory_bytes, hosts";
+inline constexpr const char* kRebalancingColumns = "id, setting, state";
 
 Host read_host(Statement& row);
 Pool read_pool(Statement& row);
@@ -59,6 +61,7 @@ Checkpoint read_checkpoint(Statement& row);
 
 Autoscaler read_autoscaler(Statement& row);
 Quota read_quota(Statement& row);
+Rebalancing read_rebalancing(Statement& row);
 
 void bind_row(Statement& to, const Host& host);
 void bind_row(Statement& to, const Pool& pool);
@@ -70,6 +73,7 @@ void bind_row(Statement& to, const Forecast& forecast);
 void bind_row(Statement& to, const Checkpoint& checkpoint);
 void bind_row(Statement& to, const Autoscaler& autoscaler);
 void bind_row(Statement& to, const Quota& quota);
+void bind_row(Statement& to, const Rebalancing& rebalancing);
 
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);

@@ -142,6 +142,9 @@ constexpr const char* kVersion5 = R"sql(
 ALTER TABLE job ADD COLUMN safe_points INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN safe_point_wait_us INTEGER NOT NULL DEFAULT 1000000;
 ALTER TABLE checkpoint ADD COLUMN safe_point TEXT NOT NULL DEFAULT 'not-asked';
+-- How running VMs are kept well placed: one row, and none as long as nothing was asked or seen.
+CREATE TABLE rebalancing (id TEXT PRIMARY KEY, setting TEXT NOT NULL, state TEXT NOT NULL) STRICT;
+CREATE INDEX migration_by_switch ON migration(switched_us);
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};

@@ -18,6 +18,7 @@
 #include "orchestrator/core/result.h"
 #include "orchestrator/model/autoscaler.h"
 #include "orchestrator/model/entities.h"
+#include "orchestrator/model/rebalancing.h"
 
 namespace mare::store {
 
@@ -53,6 +54,8 @@ class Reader {
   /// Without a row: one without limits.
   Result<Quota> quota(const ProjectId& project) const;
   Result<std::vector<Quota>> quotas() const;
+  /// The defaults while nothing was asked or seen.
+  Result<Rebalancing> rebalancing() const;
   Result<Vm> vm(const VmId& id) const;
   Result<std::vector<Vm>> vms() const;
   Result<std::vector<Vm>> vms_of(const PoolId& pool) const;
@@ -74,6 +77,8 @@ class Reader {
   Result<Migration> migration(const OperationId& id) const;
   /// Newest first.
   Result<std::vector<Migration>> migrations(std::size_t limit = 1000) const;
+  /// VMs that have come to their hosts after that.
+  Result<std::vector<VmId>> moved_after(WallTime time) const;
   Result<Forecast> forecast(const OperationId& id) const;
   /// Newest first; of one VM if one is named.
   Result<std::vector<Forecast>> forecasts(const std::optional<VmId>& vm = {},
@@ -112,6 +117,7 @@ class Transaction : public Reader {
   Status erase_autoscaler(const PoolId& pool);
   Status put(const Quota& quota);
   Status erase_quota(const ProjectId& project);
+  Status put(const Rebalancing& rebalancing);
   Status erase(const HostId& id);
   Status erase(const PoolId& id);
   Status erase(const VmId& id);

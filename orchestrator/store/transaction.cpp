@@ -85,6 +85,9 @@ Status Transaction::put(const Quota& quota) {
 Status Transaction::erase_quota(const ProjectId& project) {
   return run_with_text(db_, "DELETE FROM quota WHERE id = ?", project.value);
 }
+Status Transaction::put(const Rebalancing& rebalancing) {
+  return run_with_row(db_, upsert("rebalancing", kRebalancingColumns), rebalancing);
+}
 Status Transaction::erase(const HostId& id) {
   return run_with_text(db_, "DELETE FROM host WHERE id = ?", id.value);
 }

@@ -8,9 +8,6 @@
 namespace mare::rest {
 namespace {
 
-// A list of every VM of a large site is a few MB; this bounds what a wrong address can send us.
-constexpr std::size_t kMostBody = 256 * 1024 * 1024;
-
 struct EasyFree {
   void operator()(CURL* easy) const noexcept { curl_easy_cleanup(easy); }
 };
@@ -44,7 +41,7 @@ std::size_t on_body(char* data, std::size_t size, std::size_t count, void* conte
     receiver.answer.stopped = true;
     return 0;  // libcurl ends the exchange
   }
-  if (receiver.answer.body.size() + length > kMostBody) {
+  if (receiver.answer.body.size() + length > receiver.exchange.most_body) {
     receiver.too_large = true;
     return 0;
   }
@@ -151,8 +148,9 @@ std::optional<Error> drive(CURLM* multi, const Exchange& exchange, const Receive
 
 Error transfer_error(const Exchange& exchange, CURLcode result, const char* text) {
   const std::string why = text[0] != '\0' ? text : curl_easy_strerror(result);
-  const std::string what =
-      "cannot reach mared at " + exchange.url.substr(0, exchange.url.find("/api/"));
+  const std::string what = "cannot reach " + exchange.server + " at " +
+                           exchange.url.substr(0, exchange.url.find("/api/"));
+  const bool ours = exchange.server == "mared";
   switch (result) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -160,8 +158,9 @@ Error transfer_error(const Exchange& exchange, CURLcode result, const char* text
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
       return make_error(Code::Unavailable, what + ": " + why,
-                        "is it running ('mare lab up' starts a lab, 'mare lab status' tells)? "
-                        "Another address: --url or MARE_URL");
+                        ours ? "is it running ('mare lab up' starts a lab, 'mare lab status' "
+                               "tells)? Another address: --url or MARE_URL"
+                             : "");
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
       return field_error("url", "'" + exchange.url + "' is not a URL that can be used",
@@ -169,6 +168,7 @@ Error transfer_error(const Exchange& exchange, CURLcode result, const char* text
     default:
       break;
   }
+  if (!ours) return make_error(Code::Unavailable, what + ": " + why);
   if (exchange.method == "GET") {
     return make_error(Code::Unavailable, exchange.method + " " + exchange.url + ": " + why,
                       "mared may be restarting or busy: try again, and look at its log");
@@ -196,7 +196,9 @@ Result<Answer> transfer(const Exchange& exchange, const Clock& clock) {
   curl_multi_remove_handle(multi.get(), easy.get());
   if (failed) return *failed;
   if (receiver.too_large) {
-    return make_error(Code::Internal, exchange.url + " sent more than 256 MiB",
+    return make_error(Code::Internal,
+                      exchange.url.substr(0, exchange.url.find('?')) + " sent more than " +
+                          std::to_string(exchange.most_body / 1024) + " KiB",
                       "ask for less, with --limit or a filter");
   }
   if (result != CURLE_OK && !receiver.answer.stopped) {

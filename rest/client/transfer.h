@@ -25,6 +25,10 @@ struct Exchange {
   Milliseconds timeout{30000};      // of the whole; 0: none
   Milliseconds silence_timeout{0};  // of a stream: no byte for so long; 0: none
   int interrupt_fd = -1;
+  /// Of what is collected. A list of every VM of a large site is a few MB; this bounds what a wrong
+  /// address can send us.
+  std::size_t most_body = 256ULL * 1024 * 1024;
+  std::string server = "mared";  // who is asked, for errors
   /// Called with parts of a successful body as they come; false ends the exchange. Without it the
   /// body is collected.
   std::function<bool(std::string_view)> on_data;

@@ -112,6 +112,7 @@ void add_all_routes(Router& router, Api& api) {
   add_host_routes(router, api);
   add_pool_routes(router, api);
   add_project_routes(router, api);
+  add_rebalancing_routes(router, api);
   add_vm_routes(router, api);
   add_migration_routes(router, api);
   add_forecast_routes(router, api);

@@ -19,6 +19,7 @@
 #include "rest/wire/problem.h"
 #include "rest/wire/projects.h"
 #include "rest/wire/reader.h"
+#include "rest/wire/rebalancing.h"
 
 namespace mare::rest {
 
@@ -34,6 +35,7 @@ struct Api {
 void add_host_routes(Router& router, Api& api);
 void add_pool_routes(Router& router, Api& api);
 void add_project_routes(Router& router, Api& api);
+void add_rebalancing_routes(Router& router, Api& api);
 void add_vm_routes(Router& router, Api& api);
 void add_migration_routes(Router& router, Api& api);
 void add_forecast_routes(Router& router, Api& api);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint64_t kMostSeq = 1ULL << 62U;
 constexpr std::size_t kMostScanned = 10'000;
-constexpr std::array<std::string_view, 6> kTopics{"host", "pool",      "vm",
-                                                  "job",  "operation", "migration"};
+constexpr std::array<std::string_view, 7> kTopics{"host",      "pool",      "vm",     "job",
+                                                  "operation", "migration", "cluster"};
 
 std::set<std::string> topics_of(QueryReader& query) {
   std::set<std::string> out;
@@ -24,7 +24,7 @@ std::set<std::string> topics_of(QueryReader& query) {
     left = comma == std::string_view::npos ? "" : left.substr(comma + 1);
     if (std::find(kTopics.begin(), kTopics.end(), topic) == kTopics.end()) {
       query.fault("topics", "'" + topic + "' is no topic; give some of host, pool, vm, job, " +
-                                "operation, migration, with commas between");
+                                "operation, migration, cluster, with commas between");
     }
     out.insert(topic);
   }

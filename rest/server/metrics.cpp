@@ -19,6 +19,7 @@ struct Snapshot {
   std::vector<Job> jobs;
   std::vector<Operation> operations;
   std::vector<Migration> migrations;
+  Rebalancing rebalancing;
 };
 
 constexpr std::size_t kAll = 1'000'000'000;
@@ -39,6 +40,9 @@ Result<Snapshot> snapshot(const store::Store& store) {
     if (auto kept = keep(out.quotas, reader.quotas()); !kept) return kept;
     if (auto kept = keep(out.vms, reader.vms()); !kept) return kept;
     if (auto kept = keep(out.jobs, reader.jobs(kAll)); !kept) return kept;
+    auto rebalancing = reader.rebalancing();
+    if (!rebalancing) return rebalancing.error();
+    out.rebalancing = std::move(*rebalancing);
     store::OperationFilter filter;
     filter.limit = kAll;
     if (auto kept = keep(out.operations, reader.operations(filter)); !kept) return kept;
@@ -146,6 +150,24 @@ void pools(std::string& out, const Snapshot& from) {
       sample(out, "mare_pool_metric", "pool=\"" + row.pool.value + "\"", *row.metric);
     }
   }
+}
+
+void placement(std::string& out, const Rebalancing& row) {
+  const auto one = [&](const std::string& name, const char* type, const char* help, double value) {
+    head(out, name, type, help);
+    sample(out, name, "", value);
+  };
+  if (row.looked.count() > 0) {
+    one("mare_rebalance_score", "gauge", "How badly running VMs are placed; 0 is best.", row.score);
+    one("mare_rebalance_broken_rules", "gauge", "Hard rules that the placement breaks.",
+        row.broken);
+  }
+  one("mare_rebalance_rounds_total", "counter", "Rounds of rebalancing that have ended.",
+      static_cast<double>(row.rounds));
+  one("mare_rebalance_moves_total", "counter", "VMs that they moved.",
+      static_cast<double>(row.moves));
+  one("mare_rebalance_refusals_total", "counter", "Moves that were not worth their cost.",
+      static_cast<double>(row.refusals));
 }
 
 void projects(std::string& out, const Snapshot& from) {
@@ -261,6 +283,7 @@ Result<std::string> store_metrics(const store::Store& store) {
   memory(out, *found);
   pools(out, *found);
   projects(out, *found);
+  placement(out, found->rebalancing);
   by_state(out, "mare_vms", "VMs by state.", "state", VmState::Lost, found->vms,
            [](const Vm& vm) { return vm.state; });
   by_state(out, "mare_jobs", "Jobs by state.", "state", JobState::Cancelled, found->jobs,

@@ -6,6 +6,7 @@ namespace {
 constexpr double kMostVms = 1024;
 constexpr double kMostTime_s = 86'400;
 constexpr double kMostFigure = 1e15;
+constexpr double kMostQueryTime_s = 10;
 
 Json pace_json(const ScalePace& pace) {
   return Json{{"stabilisation_s", pace.stabilisation.count()},
@@ -29,25 +30,50 @@ void read_pace(ObjectReader& from, const std::string& name, ScalePace& pace, Fau
 void read_source(ObjectReader& from, AutoscaleSetting& setting) {
   if (auto name = from.text("source", false, {1, 64})) {
     const auto source = metric_source_from(*name);
-    if (!source) from.fault("source", "'" + *name + "' is no source; give one of posted, queue");
+    if (!source)
+      from.fault("source", "'" + *name + "' is no source; give one of posted, queue, prometheus");
     setting.source = source.value_or(setting.source);
   }
   setting.total = from.flag("total", false).value_or(setting.total);
+}
+
+/// What is asked of Prometheus: needed for that source, and of no use to any other.
+void read_query(ObjectReader& from, AutoscaleSetting& setting) {
+  const bool needed = setting.source == MetricSource::Prometheus;
+  PrometheusQuery& asked = setting.prometheus;
+  const auto url = from.text("url", needed, {1, 2048});
+  const auto query = from.text("query", needed, {1, 4096});
+  const auto timeout = from.number("query_timeout_s", false, {0.1, kMostQueryTime_s});
+  const auto stray = [&](const char* name, bool given) {
+    if (given && !needed) from.fault(name, "is for the source prometheus only; leave it out");
+  };
+  stray("url", url.has_value());
+  stray("query", query.has_value());
+  stray("query_timeout_s", timeout.has_value());
+  asked.url = url.value_or("");
+  asked.query = query.value_or("");
+  if (timeout) asked.timeout = Seconds{*timeout};
 }
 
 }  // namespace
 
 Json to_json(const AutoscaleBody& body) {
   const AutoscaleSetting& setting = body.setting;
-  return Json{{"source", to_string(setting.source)},
-              {"total", setting.total},
-              {"stale_after_s", setting.stale_after.count()},
-              {"target", setting.rule.target},
-              {"tolerance", setting.rule.tolerance},
-              {"min", setting.rule.min},
-              {"max", setting.rule.max},
-              {"up", pace_json(setting.rule.up)},
-              {"down", pace_json(setting.rule.down)}};
+  Json out{{"source", to_string(setting.source)},
+           {"total", setting.total},
+           {"stale_after_s", setting.stale_after.count()},
+           {"target", setting.rule.target},
+           {"tolerance", setting.rule.tolerance},
+           {"min", setting.rule.min},
+           {"max", setting.rule.max},
+           {"up", pace_json(setting.rule.up)},
+           {"down", pace_json(setting.rule.down)}};
+  if (setting.source == MetricSource::Prometheus) {
+    out["url"] = setting.prometheus.url;
+    out["query"] = setting.prometheus.query;
+    out["query_timeout_s"] = setting.prometheus.timeout.count();
+  }
+  return out;
 }
 
 Json to_json(const MetricBody& body) {
@@ -71,6 +97,7 @@ void read(const Json& json, AutoscaleBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   AutoscaleRule& rule = body.setting.rule;
   read_source(from, body.setting);
+  read_query(from, body.setting);
   if (auto seconds = from.number("stale_after_s", false, {1, kMostTime_s})) {
     body.setting.stale_after = Seconds{*seconds};
   }

@@ -270,6 +270,56 @@ void add_layouts(std::vector<Scene>& all) {
        }});
 }
 
+/// Two VMs on one host, and two hosts without any.
+void make_crowded_pool(SimWorld& world) {
+  make_busy_pool(world);
+  EXPECT_TRUE(world.play_while_not([&] { return world.all_ended(); }, minutes{5}));
+  const HostId host = *vm_row(world, first_vm()).host;
+  if (vm_row(world, VmId{"demo-1"}).host != host) {
+    engine::MigrateRequest request;
+    request.vm = VmId{"demo-1"};
+    request.destination = host;
+    EXPECT_EQ(must_end(world, world.engine().submit(request)).outcome, Outcome::Succeeded);
+  }
+  RebalanceSetting setting;
+  setting.rest = Seconds{0};
+  EXPECT_TRUE(world.engine().set_rebalancing(setting));
+}
+
+void add_rebalances(std::vector<Scene>& all) {
+  const auto run = [](SimWorld& w) { return w.engine().submit(engine::RebalanceRequest{}); };
+  const auto counted_once = [](SimWorld& w, const Operation& o) {
+    vms_run(w, o);
+    EXPECT_TRUE(w.store().read([&](const store::Reader& reader) -> Status {
+      const auto row = reader.rebalancing();
+      EXPECT_TRUE(row);
+      EXPECT_EQ(row->rounds, 1U);
+      EXPECT_EQ(row->operation, o.id);
+      return ok_status();
+    }));
+  };
+  all.push_back({"ClusterRebalance",
+                 make_crowded_pool,
+                 run,
+                 {},
+                 true,
+                 [counted_once](SimWorld& w, const Operation& o) {
+                   counted_once(w, o);
+                   EXPECT_NE(w.vms().at(0).host, w.vms().at(1).host);
+                 }});
+  all.push_back({"ClusterRebalanceCancelled", make_crowded_pool, run, cancel, false, counted_once});
+  all.push_back({"PlanRebalance",
+                 make_crowded_pool,
+                 [](SimWorld& w) { return w.engine().submit(engine::RebalanceForecastRequest{}); },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   EXPECT_NE(o.request.find("\"moves\":[{"), std::string::npos) << o.request;
+                   EXPECT_EQ(w.vms().at(0).host, w.vms().at(1).host);
+                 }});
+}
+
 std::vector<Scene> scenes() {
   std::vector<Scene> all;
   all.push_back({"HostAdd",
@@ -413,6 +463,7 @@ std::vector<Scene> scenes() {
                    EXPECT_NE(o.reason.find("1 VM"), std::string::npos) << o.reason;
                  }});
   add_layouts(all);
+  add_rebalances(all);
   all.push_back(
       {"CheckpointTake",
        make_busy_pool,

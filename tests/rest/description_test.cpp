@@ -6,6 +6,7 @@
 
 #include "rest/server/api.h"
 #include "rest/wire/bodies.h"
+#include "rest/wire/rebalancing.h"
 #include "tests/rest/rest_world.h"
 #include "tests/rest/schema.h"
 
@@ -102,6 +103,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::HostBody>(schemas, "HostCreate");
   takes<wire::PoolBody>(schemas, "PoolCreate");
   takes<wire::AutoscaleBody>(schemas, "Autoscale");
+  takes<wire::RebalancingBody>(schemas, "RebalancingSetting");
   takes<wire::MetricBody>(schemas, "PoolMetric");
   takes<wire::QuotaBody>(schemas, "Quota");
   takes<wire::VmStartBody>(schemas, "VmStart");
@@ -126,8 +128,8 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::RecoveryRun);
-  names("Autoscale", "source", MetricSource::Queue);
+  names("Operation", "kind", OperationKind::ClusterRebalance);
+  names("Autoscale", "source", MetricSource::Prometheus);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
 }

@@ -56,6 +56,48 @@ class Layouts : public testing::Test {
   std::string job;
 };
 
+TEST_F(Layouts, TheClusterIsRebalancedByHand) {
+  const auto show = [&] {
+    return described("getRebalancing", world.get("/api/v1/rebalancing")).json();
+  };
+  const auto put = [&](const std::string& body) {
+    return described("putRebalancing", world.put("/api/v1/rebalancing", body));
+  };
+  const auto run = [&](const std::string& query) {
+    return described("runRebalancing", world.post("/api/v1/rebalancing:run" + query, "{}"));
+  };
+  EXPECT_EQ(show()["mode"], "manual");
+  const Json dry = world.finish(run("?dry_run=true"), "succeeded");
+  EXPECT_EQ(dry["kind"], "plan.rebalance");
+  EXPECT_EQ(dry["target"], "cluster");
+  ASSERT_EQ(dry["request"]["plan"]["moves"].size(), 1U) << dry.dump();
+  EXPECT_EQ(on("h1"), 2) << "nothing has moved";
+  const Json proposal = show()["proposal"];
+  EXPECT_THAT(schemas.check(proposal, Json{{"$ref", "#/components/schemas/RebalanceProposal"}}),
+              IsEmpty());
+  EXPECT_EQ(proposal["operation"], dry["id"]);
+  EXPECT_GT(proposal["moves"][0]["bytes"].get<double>(), 0);
+  const Json set = put(R"({"mode":"manual","rest_s":60,"pools":{"demo":"partial"}})").json();
+  EXPECT_EQ(set["rest_s"], 60);
+  EXPECT_THAT(world.finish(run(""), "succeeded")["reason"].get<std::string>(),
+              HasSubstr("no beneficial move"))
+      << "the pool is held back";
+  EXPECT_EQ(put(R"({"mode":"manual"})").status, 200);
+  const Json round = world.finish(run(""), "succeeded");
+  EXPECT_EQ(round["kind"], "cluster.rebalance");
+  EXPECT_EQ(round["reason"], "1 move made");
+  EXPECT_EQ(on("h2"), 1);
+  EXPECT_EQ(show()["moves"], 1);
+  EXPECT_EQ(show()["operation"], round["id"]);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_rebalance_moves_total 1\n"));
+  const Json events = world.get("/api/v1/events?topics=cluster").json()["items"];
+  ASSERT_GE(events.size(), 1U);
+  EXPECT_EQ(events[0]["type"], "rebalance.proposed");
+  EXPECT_EQ(put("{}").status, 400);
+  EXPECT_EQ(put(R"({"mode":"manual","pools":{"nope":"manual"}})").status, 404);
+  EXPECT_EQ(run("?dry_run=perhaps").status, 400);
+}
+
 TEST_F(Layouts, ADryRunThenSpreadThenPack) {
   const Json dry = ask("spread?dry_run=true", R"({"remaining_s":600})", "succeeded");
   EXPECT_EQ(dry["kind"], "plan.layout");

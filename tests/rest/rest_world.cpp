@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "hypervisor/sim/sim_cluster.h"
+#include "orchestrator/daemon/prometheus.h"
 
 namespace mare::test {
 namespace {
@@ -74,7 +75,9 @@ RestWorld::RestWorld(rest::RestOptions options)
   store = std::move(*opened);
   pool = std::make_unique<daemon::ThreadPool>(8, 3);
   engine = std::make_unique<engine::Engine>(
-      engine::Ports{*store, drivers, guests, images, *pool, clock, rng, log},
+      engine::Ports{
+          *store, drivers, guests, images, *pool, clock, rng, log, policy::forecast,
+          [this](const PrometheusQuery& query) { return daemon::ask_prometheus(query, clock); }},
       quick_settings(directory));
   if (auto done = engine->recover(); !done) ADD_FAILURE() << done.error().text();
   options.listen = Endpoint{"127.0.0.1", 0};

@@ -18,6 +18,10 @@ const PoolId kPool{"demo"};
 class Follows : public testing::Test {
  protected:
   void SetUp() override {
+    world.prometheus = [this](const PrometheusQuery& asked) {
+      questions.push_back(asked);
+      return answer;
+    };
     world.start_mared();
     for (const char* name : {"h1", "h2"}) ASSERT_TRUE(world.add_host(name));
     engine::PoolCreateRequest request;
@@ -76,9 +80,101 @@ class Follows : public testing::Test {
     }));
   }
 
+  static AutoscaleSetting query_rule(const std::string& query) {
+    auto out = rule(10, 1, 8);
+    out.source = MetricSource::Prometheus;
+    out.prometheus = {"http://prometheus:9090", query, Seconds{2}};
+    return out;
+  }
+  static engine::HttpAnswer sample(const std::string& value) {
+    return {200, R"({"status":"success","data":{"resultType":"vector","result":[)"
+                 R"({"metric":{},"value":[1700000000.1,")" +
+                     value + "\"]}]}}"};
+  }
+
+  Result<engine::HttpAnswer> answer = engine::HttpAnswer{500, ""};
+  std::vector<PrometheusQuery> questions;
   SimWorld world{1};
   Invariants invariants{world};
 };
+
+TEST_F(Follows, AQueryOfPrometheus) {
+  answer = sample("20");
+  set(query_rule("load"));
+  world.play(20s);
+  EXPECT_EQ(size(), 8) << "of each VM: twice the target, again and again";
+  ASSERT_FALSE(questions.empty());
+  EXPECT_EQ(questions.front(), query_rule("load").prometheus);
+  EXPECT_EQ(row().metric, 20.0);
+}
+
+TEST_F(Follows, WhatIsNoFigureIsSaidAndHoldsThePool) {
+  answer = make_error(Code::Unavailable, "cannot reach Prometheus at http://prometheus:9090");
+  auto setting = query_rule("load");
+  setting.rule.down.stabilisation = Seconds{0};
+  set(setting);
+  world.play(30s);
+  EXPECT_EQ(size(), 2);
+  EXPECT_FALSE(row().metric);
+  EXPECT_THAT(row().reason, HasSubstr("stays at 2"));
+  EXPECT_THAT(row().reason, HasSubstr("cannot reach Prometheus"));
+  answer = sample("NaN");
+  world.play(30s);
+  EXPECT_THAT(row().reason, HasSubstr("'NaN'"));
+  EXPECT_EQ(scales(), 0U);
+  answer = sample("1");
+  world.play(30s);
+  EXPECT_EQ(size(), 1) << "the next figure counts";
+}
+
+TEST_F(Follows, AnAnswerToAnotherQuestionCountsForNothing) {
+  answer = sample("80");
+  world.executor.slow_next("prometheus", 7s);
+  set(query_rule("load"));
+  world.play(1s);
+  answer = sample("10");
+  set(query_rule("other"));
+  world.play(5s);
+  EXPECT_EQ(row().looked.count(), 0) << "nobody has answered yet, and nobody asks twice meanwhile";
+  world.play(20s);
+  EXPECT_EQ(size(), 2);
+  EXPECT_EQ(questions.back().query, "other");
+  EXPECT_GT(row().looked.count(), 0);
+}
+
+TEST_F(Follows, AServerThatHangsHoldsUpNothing) {
+  answer = sample("30");
+  world.executor.slow_next("prometheus", 30s);
+  set(query_rule("load"));
+  world.play(1s);
+  const auto mine = world.engine().submit(engine::PoolScaleRequest{kPool, 3, false});
+  ASSERT_TRUE(mine);
+  EXPECT_EQ(world.wait(mine->id, 20s).outcome, Outcome::Succeeded);
+  EXPECT_TRUE(questions.empty()) << "the answer is still to come";
+  world.kill_mared();
+  world.start_mared();
+  world.play(20s);
+  EXPECT_EQ(size(), 8) << "a new process asks anew";
+}
+
+TEST_F(Follows, AQueryThatCantBeAskedIsRefused) {
+  const auto field = [&](const std::string& url, const std::string& query, double timeout_s = 2) {
+    auto setting = query_rule(query);
+    setting.prometheus.url = url;
+    setting.prometheus.timeout = Seconds{timeout_s};
+    const auto done = world.engine().set_autoscale(kPool, setting);
+    return done ? "" : done.error().field;
+  };
+  for (const char* url : {"", "prometheus:9090", "ftp://a", "http://", "http:///x", "http://a b",
+                          "http://a/?x=1", "http://a#b", "http://user:word@a"}) {
+    EXPECT_EQ(field(url, "up"), "url") << url;
+  }
+  EXPECT_EQ(field("http://a", ""), "query");
+  EXPECT_EQ(field("http://a", std::string("up\0", 3)), "query");
+  EXPECT_EQ(field("http://a", "up", 0), "query_timeout_s");
+  EXPECT_EQ(field("http://a", "up", 11), "query_timeout_s");
+  EXPECT_EQ(field("https://a:1/prometheus/", "sum by (a) (\n  up)"), "");
+}
 
 TEST_F(Follows, APostedFigureUpAtOnceAndDownWhenItHasLasted) {
   set(rule(10, 1, 8));

@@ -49,6 +49,7 @@ class Campaign {
   }
 
   void set_up() {
+    world_.rebalance_period = Milliseconds{5000};
     start_mared();
     const auto hosts = 3 + rng_.below(4);
     for (std::uint64_t i = 0; i < hosts; ++i) {
@@ -92,6 +93,7 @@ class Campaign {
     for (const auto& pool : world_.pools()) {
       static_cast<void>(world_.engine().clear_autoscale(pool.id));
     }
+    MARE_ASSERT(world_.engine().set_rebalancing({}).ok());
     const auto limit = world_.clock.now() + minutes{30};
     while (world_.clock.now() < limit && invariants_.hold()) {
       world_.play(seconds{10});
@@ -141,7 +143,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(25)) {
+    switch (rng_.below(27)) {
       case 0:
         return create_pool();
       case 1:
@@ -169,7 +171,10 @@ class Campaign {
       case 14:
         return restart_job();
       case 15:
+      case 16:
         return spread_or_pack();
+      case 17:
+        return rebalance();
       default:
         return migrate();
     }
@@ -285,6 +290,22 @@ class Campaign {
     if (rng_.chance(0.5)) wish.remaining = Seconds{static_cast<double>(1 + rng_.below(600))};
     if (rng_.chance(0.2)) return submit(engine::LayoutForecastRequest{job->id, wish});
     submit(engine::LayoutChangeRequest{job->id, wish});
+  }
+
+  /// A round by hand, or a loop that is quick to act.
+  void rebalance() {
+    if (rng_.chance(0.1)) return submit(engine::RebalanceForecastRequest{});
+    if (rng_.chance(0.5)) return submit(engine::RebalanceRequest{});
+    RebalanceSetting setting;
+    setting.mode = static_cast<RebalanceMode>(rng_.below(3));
+    setting.threshold = 0.2 * rng_.unit();
+    setting.hold = Seconds{static_cast<double>(rng_.below(10))};
+    setting.cooldown = Seconds{static_cast<double>(rng_.below(20))};
+    setting.max_moves = static_cast<int>(rng_.below(4));
+    setting.rest = Seconds{static_cast<double>(rng_.below(30))};
+    MARE_ASSERT(world_.engine().set_rebalancing(setting).ok());
+    ++counts_["rebalancing set"];
+    committed_ = true;
   }
 
   /// A rule, and then figures for it; without stabilisation, so that it has its say.

@@ -68,6 +68,8 @@ TEST_P(Campaigns, InvariantsHold) {
                            "host.drain succeeded",
                            "layout.change succeeded",
                            "layout.change failed",
+                           "cluster.rebalance succeeded",
+                           "rebalancing set",
                            "checkpoint.take succeeded",
                            "checkpoint.take failed",
                            "checkpoint.restore succeeded",

@@ -166,11 +166,12 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.heartbeat = Milliseconds{3000};
   settings.lease = Milliseconds{10'000};
   settings.auto_spread = auto_spread;
+  settings.rebalance_period = rebalance_period;
   settings.clones = true;
   settings.poll = Milliseconds{150};
   settings.job_poll = Milliseconds{500};
   engine::Ports ports{*store_, *drivers_,   guests, *images_, executor,
-                      clock,   engine_rng_, log_,   forecast};
+                      clock,   engine_rng_, log_,   forecast, prometheus};
   engine_ = std::make_unique<engine::Engine>(ports, settings, std::move(after_commit));
   if (started_before_) must(engine_->recover());
   started_before_ = true;

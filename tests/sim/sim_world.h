@@ -119,8 +119,15 @@ class SimWorld {
   /// What an engine that starts from now on computes forecasts with.
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
 
+  /// What an engine that starts from now on asks Prometheus with.
+  std::function<Result<engine::HttpAnswer>(const PrometheusQuery&)> prometheus;
+
   /// Settings::auto_spread of an engine that starts from now on.
   Seconds auto_spread{0};
+
+  /// Settings::rebalance_period of an engine that starts from now on. Without it no look at the
+  /// placement disturbs the order of calls.
+  Milliseconds rebalance_period{0};
 
   ManualClock clock;
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it

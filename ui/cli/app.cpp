@@ -198,6 +198,7 @@ int run(int argc, char** argv) {
   add_forecast_commands(app, action);
   add_operation_commands(app, action);
   add_event_commands(app, action);
+  add_rebalance_commands(app, action);
   add_plan_commands(app, action);
   add_program_commands(app, action);
   point_to_globals(app);

@@ -24,6 +24,7 @@ void add_forecast_commands(CLI::App& app, Action& action);
 void add_memory_command(CLI::App& vm, Action& action);
 void add_operation_commands(CLI::App& app, Action& action);
 void add_event_commands(CLI::App& app, Action& action);
+void add_rebalance_commands(CLI::App& app, Action& action);
 void add_plan_commands(CLI::App& app, Action& action);
 void add_program_commands(CLI::App& app, Action& action);
 

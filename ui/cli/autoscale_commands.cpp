@@ -20,6 +20,7 @@ struct AutoscaleOptions {
   bool has_target = false;
   std::string source;
   std::string stale_after;
+  std::string query_timeout;
   PaceOptions up;
   PaceOptions down;
 };
@@ -33,8 +34,11 @@ std::string pace_words(const Json& rule, const char* direction) {
 }
 
 std::string figure_words(const Json& rule) {
-  const bool queue = text(rule, "source") == "queue";
-  if (queue) return "ranks of its jobs";
+  const std::string source = text(rule, "source");
+  if (source == "queue") return "ranks of its jobs";
+  if (source == "prometheus") {
+    return text(rule, "query") + (text(rule, "total") == "true" ? ", of the pool" : ", of each VM");
+  }
   return text(rule, "total") == "true" ? "posted, of the pool" : "posted, of each VM";
 }
 
@@ -51,6 +55,7 @@ Columns autoscale_columns() {
           {"DOWN", [](const Json& o) { return pace_words(o, "down"); }, Shown::Alone},
           {"TOLERANCE", plain("tolerance"), Shown::Alone},
           {"POSTED", plain("posted"), Shown::Alone},
+          {"PROMETHEUS", plain("url"), Shown::Alone},
           {"METRIC", plain("metric"), Shown::Always, true},
           {"DESIRED", plain("desired"), Shown::Always, true},
           {"OPERATION", plain("operation"), Shown::Alone},
@@ -71,6 +76,23 @@ void take(const PaceOptions& options, ScalePace& pace) {
   pace.step = options.step.value_or(pace.step);
 }
 
+/// What is asked of Prometheus goes with that source, and the source with it.
+std::optional<Error> prometheus_fault(const AutoscaleSetting& setting,
+                                      const AutoscaleOptions& options) {
+  const PrometheusQuery& asked = setting.prometheus;
+  if (setting.source == MetricSource::Prometheus) {
+    if (!asked.url.empty() && !asked.query.empty()) return std::nullopt;
+    return field_error(asked.url.empty() ? "prometheus-url" : "query",
+                       "the source prometheus needs a server and a query",
+                       "give --prometheus-url http://HOST:9090 and --query PROMQL");
+  }
+  if (asked.url.empty() && asked.query.empty() && options.query_timeout.empty()) {
+    return std::nullopt;
+  }
+  return field_error("source", "a server and a query are for the source prometheus only",
+                     "add --source prometheus, or leave them out");
+}
+
 int autoscale(Session& session, const AutoscaleOptions& options) {
   const std::string path = api({"pools", options.pool, "autoscale"});
   if (options.off) {
@@ -83,6 +105,11 @@ int autoscale(Session& session, const AutoscaleOptions& options) {
   wire::AutoscaleBody body{options.setting};
   if (!options.source.empty()) body.setting.source = *metric_source_from(options.source);
   if (!options.stale_after.empty()) body.setting.stale_after = duration_of(options.stale_after);
+  if (!options.query_timeout.empty()) {
+    body.setting.prometheus.timeout = duration_of(options.query_timeout);
+  }
+  const auto fault = prometheus_fault(body.setting, options);
+  if (fault) return session.fail(*fault);
   take(options.up, body.setting.rule.up);
   take(options.down, body.setting.rule.down);
   return print_rule(session, session.put(path, wire::to_json(body)));
@@ -121,9 +148,18 @@ void add_rule_options(CLI::App& command, AutoscaleOptions& options) {
       ->capture_default_str();
   command
       .add_option("--source", options.source,
-                  "posted (default): by 'mare pool metric'; queue: ranks of its unfinished jobs")
-      ->check(CLI::IsMember(std::vector<std::string>{"posted", "queue"}))
+                  "posted (default): by 'mare pool metric'; queue: ranks of its unfinished jobs; "
+                  "prometheus: what --query says")
+      ->check(CLI::IsMember(std::vector<std::string>{"posted", "queue", "prometheus"}))
       ->type_name("NAME");
+  PrometheusQuery& asked = options.setting.prometheus;
+  command.add_option("--prometheus-url", asked.url, "The server, like http://prometheus:9090")
+      ->type_name("URL");
+  command.add_option("--query", asked.query, "PromQL with one sample as its answer")
+      ->type_name("PROMQL");
+  command.add_option("--query-timeout", options.query_timeout, "How long it may take (2s)")
+      ->check(check_duration)
+      ->type_name("TIME");
   command.add_flag("--total", options.setting.total,
                    "The figure is of the whole pool, not of each VM; a queue always is");
   command.add_option("--tolerance", rule.tolerance, "So near to the target nothing changes")
@@ -178,6 +214,8 @@ void add_autoscale_commands(CLI::App& pool, Action& action) {
   command->footer(
       "Examples:\n  mare pool autoscale demo --target 15 --total --max 8 --up-cooldown 180s\n"
       "  mare pool autoscale demo --source queue --target 1 --max 16\n"
+      "  mare pool autoscale demo --source prometheus --prometheus-url http://prometheus:9090 \\\n"
+      "      --query 'sum(http_requests_waiting)' --total --target 15 --max 8\n"
       "  mare pool autoscale demo              # the rule, and what it says now\n"
       "  mare pool autoscale demo --off\n"
       "desired = ceil(VMs * figure / target). docs/elastic-pools.md tells more.");

@@ -81,7 +81,8 @@ void add_event_commands(CLI::App& app, Action& action) {
   CLI::App* events =
       app.add_subcommand("events", "What happened, and what happens")->group("Cluster");
   events->add_flag("-f,--follow", options->follow, "Go on with new ones until Ctrl-C");
-  events->add_option("--topics", options->topics, "Only host,pool,vm,job,operation,migration")
+  events
+      ->add_option("--topics", options->topics, "Only host,pool,vm,job,operation,migration,cluster")
       ->type_name("TOPICS");
   events->add_option("--after", options->after, "After this number")
       ->check(CLI::NonNegativeNumber)

@@ -364,10 +364,51 @@ class Policies(CommandTest):
         self.server.on("POST", "/pools/demo/metrics", rule)
         self.assertEqual(self.mare("pool", "metric", "demo", "42.5", "-o", "name").stdout, "demo\n")
         self.assertEqual(self.sent("POST"), [("/api/v1/pools/demo/metrics", {"value": 42.5})])
+        self.mare("pool", "autoscale", "demo", "--target", "2", "--max", "3", "--source", "prometheus",
+                  "--prometheus-url", "http://prometheus:9090", "--query", "sum(up)", "--query-timeout", "1s")
+        sent = self.sent("PUT")[-1][1]
+        self.assertEqual({name: sent[name] for name in ("source", "url", "query", "query_timeout_s")}, {
+            "source": "prometheus", "url": "http://prometheus:9090", "query": "sum(up)", "query_timeout_s": 1})
+        for words in (["--source", "prometheus"], ["--query", "up"], ["--source", "queue", "--query-timeout", "1s"],
+                      ["--source", "prometheus", "--query", "up"]):
+            self.mare("pool", "autoscale", "demo", "--target", "2", "--max", "3", *words, code=2)
+        self.assertEqual(len(self.sent("PUT")), 2)
         for words in (["--target", "15"], ["--max", "3"], ["--target", "0", "--max", "3"], ["--source", "queue"],
                       ["--down-step", "2"], ["--off", "--target", "1", "--max", "2"], ["--target", "1", "--max", "2", "--source", "moon"]):
             self.mare("pool", "autoscale", "demo", *words, code=2)
         self.mare("pool", "metric", "demo", "-1", code=2)
+
+    def test_rebalancing(self) -> None:
+        moves = [{"vm": "demo-1", "from": "h1", "to": "h2", "added_job_time_s": None, "bytes": None, "reason": "levels memory"}]
+        now = {"mode": "manual", "threshold": 0.1, "hold_s": 60, "margin": 0.05, "cooldown_s": 300, "max_moves": 4,
+               "rest_s": 600, "pools": {"demo": "partial"}, "score": 0.3121, "broken_rules": 0, "reason": "proposes 1 move",
+               "above_since": "2026-11-21T04:00:00Z", "operation": None, "ended": None, "rounds": 0, "moves": 0, "refusals": 0,
+               "proposal": {"made": "2026-11-21T04:00:00Z", "operation": None, "reason": "1 move: better", "moves": moves}}
+        for method in ("GET", "PUT"):
+            self.server.on(method, "/rebalancing", now)
+        shown = self.mare("rebalance", "show").stdout
+        for words in ("0.3121", "demo partial", "proposed 2026-11-21 04:00:00Z: 1 move: better", "levels memory"):
+            self.assertIn(words, shown)
+        self.mare("rebalance", "set", "--mode", "automatic", "--threshold", "0.2", "--hold", "30s", "--margin", "0.1",
+                  "--cooldown", "0", "--max-moves", "2", "--rest", "5m", "--pool", "demo=none", "--pool", "other=manual")
+        self.assertEqual(self.sent("PUT"), [("/api/v1/rebalancing", {
+            "mode": "automatic", "threshold": 0.2, "hold_s": 30, "margin": 0.1, "cooldown_s": 0, "max_moves": 2,
+            "rest_s": 300, "pools": {"other": "manual"}})])
+        self.mare("rebalance", "set", "--hold", "10s")
+        sent = self.sent("PUT")[1][1]
+        self.assertEqual((sent["mode"], sent["threshold"], sent["hold_s"]), ("manual", 0.1, 10), "the rest stays")
+        planned = {**operation("succeeded", reason="1 move: better"), "kind": "plan.rebalance",
+                   "request": {"plan": {"moves": moves}}}
+        self.server.on("POST", "/rebalancing:run", {**operation(), "kind": "plan.rebalance"}, 202)
+        self.server.on("GET", "/operations/op-1", planned)
+        dry = self.mare("rebalance", "--dry-run").stdout
+        self.assertIn("demo-1", dry)
+        self.assertIn("1 move: better", dry)
+        self.server.on("GET", "/operations/op-1", operation("succeeded", reason="1 move made"))
+        self.assertIn("op-1: 1 move made", self.mare("rebalance").stdout)
+        for words in (["--mode", "often"], ["--margin", "1"], ["--hold", "soon"], ["--max-moves", "-1"], ["--pool", "demo"],
+                      ["--pool", "demo=always"]):
+            self.mare("rebalance", "set", *words, code=2)
 
     def test_it_is_shown_in_words(self) -> None:
         self.server.on("GET", "/pools", {"items": [self.POOL]})

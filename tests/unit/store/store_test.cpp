@@ -106,11 +106,85 @@ class StoreTest : public testing::Test {
   std::unique_ptr<Store> store_;
 };
 
+TEST_F(StoreTest, RebalancingIsOneRowAndKept) {
+  const auto stored = [&] {
+    Result<Rebalancing> out = make_error(Code::Internal, "not read");
+    EXPECT_TRUE(store_->read([&](const Reader& reader) -> Status {
+      out = reader.rebalancing();
+      return ok_status();
+    }));
+    return out;
+  };
+  ASSERT_TRUE(stored());
+  EXPECT_EQ(stored()->setting.mode, RebalanceMode::Manual) << "the defaults";
+  EXPECT_EQ(stored()->looked.count(), 0);
+  Rebalancing row;
+  row.setting = {RebalanceMode::Partial,
+                 0.25,
+                 Seconds{1.5},
+                 0.5,
+                 Seconds{2},
+                 3,
+                 Seconds{4},
+                 {{PoolId{"demo"}, RebalanceMode::Partial}}};
+  row.looked = WallTime{11};
+  row.score = 0.5;
+  row.broken = 2;
+  row.above_since = WallTime{12};
+  row.reason = "why";
+  row.operation = OperationId{"op-3"};
+  row.ended = WallTime{13};
+  row.rounds = 4;
+  row.moves = 5;
+  row.refusals = 6;
+  row.proposal = RebalanceProposal{WallTime{14},
+                                   OperationId{"op-2"},
+                                   1,
+                                   0.5,
+                                   2,
+                                   0,
+                                   {{VmId{"v"}, HostId{"a"}, HostId{"b"}, 7, 8, "so"}},
+                                   "words"};
+  ASSERT_TRUE(put(row));
+  ASSERT_TRUE(put(row));
+  const auto back = stored();
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->setting.mode, RebalanceMode::Partial);
+  EXPECT_EQ(back->setting.threshold, 0.25);
+  EXPECT_EQ(back->setting.hold, Seconds{1.5});
+  EXPECT_EQ(back->setting.margin, 0.5);
+  EXPECT_EQ(back->setting.cooldown, Seconds{2});
+  EXPECT_EQ(back->setting.max_moves, 3);
+  EXPECT_EQ(back->setting.rest, Seconds{4});
+  EXPECT_EQ(back->setting.pools, row.setting.pools);
+  EXPECT_EQ(back->looked, WallTime{11});
+  EXPECT_EQ(back->score, 0.5);
+  EXPECT_EQ(back->broken, 2);
+  EXPECT_EQ(back->above_since, WallTime{12});
+  EXPECT_EQ(back->reason, "why");
+  EXPECT_EQ(back->operation, OperationId{"op-3"});
+  EXPECT_EQ(back->ended, WallTime{13});
+  EXPECT_EQ(back->rounds, 4U);
+  EXPECT_EQ(back->moves, 5U);
+  EXPECT_EQ(back->refusals, 6U);
+  ASSERT_TRUE(back->proposal);
+  EXPECT_EQ(back->proposal->made, WallTime{14});
+  EXPECT_EQ(back->proposal->operation, OperationId{"op-2"});
+  EXPECT_EQ(back->proposal->score_after, 0.5);
+  EXPECT_EQ(back->proposal->broken_before, 2);
+  ASSERT_EQ(back->proposal->moves.size(), 1U);
+  EXPECT_EQ(back->proposal->moves[0].to, HostId{"b"});
+  EXPECT_EQ(back->proposal->moves[0].added_job_time_s, 7);
+  EXPECT_EQ(back->proposal->moves[0].bytes, 8);
+  EXPECT_EQ(back->proposal->reason, "words");
+}
+
 TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
   ASSERT_TRUE(put(full_pool()));
   Autoscaler row;
   row.pool = PoolId{"demo"};
   row.setting.source = MetricSource::Queue;
+  row.setting.prometheus = {"http://a", "up", Seconds{1.5}};
   row.setting.total = true;
   row.setting.stale_after = Seconds{7.5};
   row.setting.rule = {12.5, 0.2, 2, 9, {Seconds{1}, Seconds{2}, 3}, {Seconds{4}, Seconds{5}, 6}};
@@ -130,6 +204,7 @@ TEST_F(StoreTest, AnAutoscalerIsKeptAndGoesWithItsPool) {
   EXPECT_FALSE(back->operation);
   EXPECT_FALSE(back->memory.last_up);
   EXPECT_EQ(back->setting.source, MetricSource::Queue);
+  EXPECT_EQ(back->setting.prometheus, row.setting.prometheus);
   EXPECT_TRUE(back->setting.total);
   EXPECT_EQ(back->setting.stale_after, Seconds{7.5});
   EXPECT_EQ(back->setting.rule.target, 12.5);

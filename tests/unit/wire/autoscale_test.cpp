@@ -43,6 +43,22 @@ TEST(AutoscaleBody, RoundTripAndDefaults) {
   EXPECT_EQ(partly.setting.rule.down.step, 2);
 }
 
+TEST(AutoscaleBody, AQueryGoesWithItsSource) {
+  AutoscaleBody body;
+  body.setting.source = MetricSource::Prometheus;
+  body.setting.prometheus = {"http://a:9090", "sum(up)", Seconds{0.5}};
+  body.setting.rule.max = 3;
+  AutoscaleBody back;
+  EXPECT_THAT(faults_of(to_text(to_json(body)), back), ElementsAre());
+  EXPECT_EQ(back.setting.prometheus, body.setting.prometheus);
+  EXPECT_THAT(bad(R"({"target":1,"max":3,"source":"prometheus"})"), ElementsAre("/url", "/query"));
+  EXPECT_THAT(bad(R"({"target":1,"max":3,"url":"http://a","query":"up","query_timeout_s":1})"),
+              ElementsAre("/url", "/query", "/query_timeout_s"));
+  EXPECT_THAT(bad(R"({"target":1,"max":3,"source":"prometheus","url":"http://a","query":"up",
+                      "query_timeout_s":60})"),
+              ElementsAre("/query_timeout_s"));
+}
+
 TEST(AutoscaleBody, BadInput) {
   EXPECT_THAT(bad("{}"), ElementsAre("/target", "/max"));
   EXPECT_THAT(bad(R"({"target":0,"max":3})"), ElementsAre("/target"));

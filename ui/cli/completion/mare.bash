@@ -34,18 +34,19 @@ _mare() {
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
     --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
+    --mode) COMPREPLY=($(compgen -W "manual partial automatic" -- "$current")); return ;;
     --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --checkpoint-every) COMPREPLY=($(compgen -W "10s 60s 10m optimal" -- "$current")); return ;;
     --topics)
-      COMPREPLY=($(compgen -W "host pool vm job operation migration" -- "$current")); return ;;
+      COMPREPLY=($(compgen -W "host pool vm job operation migration cluster" -- "$current")); return ;;
     --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
-    :) words="host pool project vm job migrate explain forecast migration operation events plan lab image version" ;;
+    :) words="host pool project vm job migrate explain forecast migration operation events rebalance plan lab image version" ;;
     host:) words="list show add remove drain activate" ;;
     pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
@@ -63,7 +64,7 @@ _mare() {
     project:quota) words="$(_mare_names project) --vms --memory --hosts --none" ;;
     pool:scale) words="$(_mare_names pool) --best-effort" ;;
     pool:autoscale)
-      words="$(_mare_names pool) --target --min --max --source --total --tolerance --stale-after --up-window"
+      words="$(_mare_names pool) --target --min --max --source --prometheus-url --query --query-timeout --total --tolerance --stale-after --up-window"
       words="$words --up-cooldown --up-step --down-window --down-cooldown --down-step --off" ;;
     pool:metric) words=$(_mare_names pool) ;;
     pool:set-policy) words="$(_mare_names pool) --reset $policy" ;;
@@ -82,6 +83,8 @@ _mare() {
     migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
     migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;
     migration:list) words="--vm" ;;
+    rebalance:) words="show set --dry-run" ;;
+    rebalance:set) words="--mode --threshold --hold --margin --cooldown --max-moves --rest --pool" ;;
     plan:) words="--from --rebalance --place --drain --spread --pack --hosts --best-effort --n-plus-one --no-n-plus-one --max-moves" ;;
     explain:) words=$(_mare_names migration) ;;
     forecast:) words="list show accuracy" ;;
