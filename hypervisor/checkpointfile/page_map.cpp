@@ -40,6 +40,14 @@ void PageMap::erase(const std::string& block, std::uint64_t number) {
   --count_;
 }
 
+void PageMap::unmark() {
+  for (auto& [block, leaves] : blocks_) {
+    for (auto& [index, leaf] : leaves) {
+      for (auto& entry : *leaf) entry.same = false;
+    }
+  }
+}
+
 void PageMap::each(const std::function<void(const std::string& block, std::uint64_t number,
                                             const PageEntry& entry)>& visit) const {
   for (const auto& [block, leaves] : blocks_) {

@@ -37,6 +37,8 @@ class PageMap {
   /// In the order of blocks' names and of numbers.
   void each(const std::function<void(const std::string& block, std::uint64_t number,
                                      const PageEntry& entry)>& visit) const;
+  /// No entry is `same` any more.
+  void unmark();
   std::uint64_t count() const { return count_; }
 
  private:

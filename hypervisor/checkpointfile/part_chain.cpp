@@ -74,6 +74,12 @@ Result<PartChain> PartChain::open(const std::string& path) {
   return chain;
 }
 
+std::vector<std::string> PartChain::files() const {
+  std::vector<std::string> out;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) out.push_back((*part)->path());
+  return out;
+}
+
 PageMap PartChain::pages() {
   return pages_of(parts_.size());
 }
@@ -192,7 +198,12 @@ Result<Below> read_below(const Base& base) {
   if (chain->identity() != base.identity) {
     return not_what_was_kept(base.path, chain->identity(), base.identity);
   }
-  return Below{base, chain->pages()};
+  return Below{base, chain->pages(), chain->files()};
+}
+
+bool still_there(const Below& below) {
+  return !below.files.empty() &&
+         std::all_of(below.files.begin(), below.files.end(), PartFile::is_whole);
 }
 
 Result<Bytes> make_full(const std::string& path, const Identity& kept, bool compress) {
@@ -206,6 +217,10 @@ Result<Bytes> make_full(const std::string& path, const Identity& kept, bool comp
   if (descriptor < 0) return file_error(errno, "can't make", fresh);
   Status done = write_full(*chain, descriptor, fresh, compress);
   close(descriptor);
+  // It may have been dropped meanwhile; then there must be none again.
+  if (done && !chain->in_place()) {
+    done = make_error(Code::NotFound, path + " was removed or replaced while it was merged");
+  }
   if (done && rename(fresh.c_str(), path.c_str()) != 0) {
     done = file_error(errno, "can't replace", path);
   }

@@ -27,8 +27,12 @@ class PartChain {
   int depth() const { return static_cast<int>(parts_.size()) - 1; }
   /// Its own file on the disk.
   Bytes file_size() const { return parts_.back()->file_size(); }
+  /// Is its own file still the one that its path leads to?
+  bool in_place() const { return parts_.back()->in_place(); }
   /// All pages of the part.
   PageMap pages();
+  /// Its own file and those that it is built on.
+  std::vector<std::string> files() const;
   /// Writes the stream again, in pieces, and checks what it wrote. FailedPrecondition: it is not
   /// what the part was made of.
   Status replay(const Take& take);
@@ -46,6 +50,9 @@ class PartChain {
 /// What a new part needs of the one that it is to be built on. FailedPrecondition: it is not that
 /// one, or as at open().
 Result<Below> read_below(const Base& base);
+
+/// Whether the files of one that is remembered are still there and whole, by their ends alone.
+bool still_there(const Below& below);
 
 /// Makes a part full: writes it anew beside, and then in its place, so that at any time a whole one
 /// is there. Those that are built on it do not notice. Ok if it is a full one. Returns its size on

@@ -92,7 +92,19 @@ Result<std::string> PartFile::read_raw(std::uint64_t from, std::uint64_t size) c
   return out;
 }
 
-Status PartFile::load() {
+bool PartFile::in_place() const {
+  struct stat mine {};
+  struct stat there {};
+  return fstat(descriptor_, &mine) == 0 && stat(path_.c_str(), &there) == 0 &&
+         mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+bool PartFile::is_whole(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  return descriptor >= 0 && PartFile(path, descriptor).read_foot().ok();
+}
+
+Result<Foot> PartFile::read_foot() {
   struct stat facts {};
   if (fstat(descriptor_, &facts) != 0) return file_error(errno, "can't read", path_);
   file_size_ = static_cast<std::uint64_t>(facts.st_size);
@@ -109,6 +121,12 @@ Status PartFile::load() {
   if (!foot || foot->tail_at + foot->tail_packed + kFootBytes != file_size_) {
     return damaged("it is not whole");
   }
+  return *foot;
+}
+
+Status PartFile::load() {
+  auto foot = read_foot();
+  if (!foot) return foot.error();
   auto packed = read_raw(foot->tail_at, foot->tail_packed);
   if (!packed) return packed.error();
   Checksum sum;

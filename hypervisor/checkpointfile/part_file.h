@@ -31,12 +31,16 @@ class PartFile {
   /// NotFound; FailedPrecondition: it is damaged, not whole or no part. Contents of pages are not
   /// looked at.
   static Result<std::unique_ptr<PartFile>> open(const std::string& path);
+  /// By its end alone, without reading what it holds.
+  static bool is_whole(const std::string& path);
   ~PartFile();
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
   const std::string& path() const { return path_; }
   Tail& tail() { return tail_; }
+  /// Is it still the one that its path leads to?
+  bool in_place() const;
   /// On the disk.
   Bytes file_size() const { return Bytes{file_size_}; }
   /// Appends so many bytes of its data. FailedPrecondition: it is damaged.
@@ -45,6 +49,7 @@ class PartFile {
  private:
   PartFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
   Status load();
+  Result<Foot> read_foot();
   Result<std::string> read_raw(std::uint64_t from, std::uint64_t size) const;
   Result<const std::string*> chunk(std::uint64_t index);
   Error damaged(const std::string& what) const;

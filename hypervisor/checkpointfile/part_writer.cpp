@@ -9,6 +9,8 @@ namespace mare::checkpointfile {
 PartWriter::PartWriter(Write write, bool compress, std::optional<Below> below)
     : write_(std::move(write)), compress_(compress), below_(std::move(below)), stream_(*this) {
   chunk_.reserve(kChunkBytes);
+  // Marks of the part that it was written for would hide pages that this stream does not have.
+  if (below_) below_->pages.unmark();
 }
 
 Status PartWriter::write(std::string_view data) {
@@ -24,6 +26,20 @@ Status PartWriter::add(std::string_view stream) {
   sum_.add(stream);
   size_ = size_ + Bytes{stream.size()};
   return stream_.add(stream);
+}
+
+Below PartWriter::for_next(const std::string& path) {
+  Below next{{path, identity()}, {}, {path}};
+  if (below_) {
+    next.files.insert(next.files.end(), below_->files.begin(), below_->files.end());
+    next.pages = std::move(below_->pages);
+    below_.reset();
+  }
+  for (const auto& [block, number] : tail_.gone) next.pages.erase(block, number);
+  tail_.pages.each([&](const std::string& block, std::uint64_t number, const PageEntry& entry) {
+    next.pages.put(block, number, entry);
+  });
+  return next;
 }
 
 // --- The script
@@ -76,7 +92,7 @@ Status PartWriter::page(PageId which, bool headed, std::string_view content) {
   PageEntry entry;
   entry.hash = hash_page(content);
   PageEntry* below = below_ ? below_->pages.find(block, which.number) : nullptr;
-  if (below != nullptr) below->same = below->hash == entry.hash;
+  if (below != nullptr) below->same = below->hash == entry.hash;  // whatever it was before
   if (below != nullptr && below->same) {
     ++pages_below_;
     tail_.pages.erase(block, which.number);

@@ -13,10 +13,11 @@
 
 namespace mare::checkpointfile {
 
-/// The part below, with all its pages: read_below() in part_chain.h.
+/// The part below, with all its pages: read_below() in part_chain.h, or PartWriter::for_next().
 struct Below {
   Base base;
   PageMap pages;
+  std::vector<std::string> files;  // its own and those that it is built on
 };
 
 class PartWriter final : private StreamSink {
@@ -31,6 +32,10 @@ class PartWriter final : private StreamSink {
   Status add(std::string_view stream);
   /// The file is whole after it.
   Status finish();
+
+  /// Once it is finished: what a next part that is built on this one needs; places are not in it.
+  /// Nothing is left here. `path`: of this part's file.
+  Below for_next(const std::string& path);
 
   /// Of the stream, so far.
   Identity identity() const { return {size_, sum_.value()}; }

@@ -90,6 +90,7 @@ struct Settings {
   policy::MoveCaps move_caps;   // beyond these, migrations wait for their turn
   /// As all hosts see it: storage that they share.
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
+  bool compress_checkpoints = true;     // by zstd
   Milliseconds capture_poll{5};         // while VMs stand still
   Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
   Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails

@@ -219,6 +219,9 @@ Job read_job(Statement& row) {
   job.restarts = row.number();
   job.recovery_from = CheckpointId{row.text()};
   job.recovery_tries = row.number();
+  job.checkpoints.mode = or_else(checkpoint_mode_from(row.text()), CheckpointMode::Full);
+  job.checkpoints.chain = row.number();
+  job.checkpoints.max_age = Microseconds{row.integer()};
   return job;
 }
 
@@ -231,6 +234,8 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.every).count());
   to.bind(job.checkpoints.keep).bind(job.restarts);
   to.bind(job.recovery_from.value).bind(job.recovery_tries);
+  to.bind(to_string(job.checkpoints.mode)).bind(job.checkpoints.chain);
+  to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.max_age).count());
 }
 
 Operation read_operation(Statement& row) {

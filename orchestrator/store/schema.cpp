@@ -138,7 +138,14 @@ CREATE INDEX checkpoint_by_job ON checkpoint(job);
 CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4};
+// Parts of checkpoints say themselves, in their JSON, what they are built on.
+constexpr const char* kVersion5 = R"sql(
+ALTER TABLE job ADD COLUMN checkpoint_mode TEXT NOT NULL DEFAULT 'incremental';
+ALTER TABLE job ADD COLUMN checkpoint_chain INTEGER NOT NULL DEFAULT 8;
+ALTER TABLE job ADD COLUMN checkpoints_max_age_us INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};
 
 }  // namespace
 

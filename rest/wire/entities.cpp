@@ -139,6 +139,11 @@ Json to_json(const Job& job) {
                                          ? Json(job.checkpoints.every.count())
                                          : Json(nullptr)},
               {"checkpoints_kept", job.checkpoints.keep},
+              {"checkpoint_mode", to_string(job.checkpoints.mode)},
+              {"checkpoint_chain", job.checkpoints.chain},
+              {"checkpoints_max_age_s", job.checkpoints.max_age > Seconds{0}
+                                            ? Json(job.checkpoints.max_age.count())
+                                            : Json(nullptr)},
               {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},

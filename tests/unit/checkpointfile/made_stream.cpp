@@ -36,7 +36,7 @@ std::string big_endian(std::uint64_t value, std::size_t bytes) {
 
 std::string Maker::noise(std::size_t size) {
   std::string out(size, '\0');
-  for (auto& one : out) one = static_cast<char>(random_());
+  for (auto& one : out) one = static_cast<char>(random_.next());
   return out;
 }
 

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "hypervisor/checkpointfile/part_chain.h"
+#include "orchestrator/core/rng.h"
 
 namespace mare::checkpointfile {
 
@@ -17,7 +17,7 @@ using Memory = std::map<std::string, std::vector<std::string>>;
 class Maker {
  public:
   explicit Maker(unsigned seed) : random_(seed) {}
-  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
+  std::uint64_t below(std::uint64_t limit) { return random_.below(limit); }
   std::string noise(std::size_t size);
   /// A page of text, so that it can be packed.
   std::string page();
@@ -29,7 +29,7 @@ class Maker {
 
  private:
   void pages(const Memory& memory, std::string& to);
-  std::mt19937_64 random_;
+  SeededRng random_;
 };
 
 std::string big_endian(std::uint64_t value, std::size_t bytes);
