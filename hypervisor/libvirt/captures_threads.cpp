@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "hypervisor/libvirt/captures.h"
 #include "hypervisor/libvirt/handles.h"
@@ -118,12 +119,17 @@ std::optional<checkpointfile::Below> Captures::find_below(Job& job) {
 
 void Captures::remember(Job& job) {
   checkpointfile::Below next = job.file->for_next();
-  const std::lock_guard lock(mutex_);
-  std::erase_if(below_, [&](const auto& entry) {
-    const DomainHandle domain{
-        virDomainLookupByUUIDString(job.connection.get(), entry.first.c_str())};
-    return !domain;
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, below] : below_) gone.push_back(uuid);
+  }
+  std::erase_if(gone, [&](const std::string& uuid) {
+    const DomainHandle domain{virDomainLookupByUUIDString(job.connection.get(), uuid.c_str())};
+    return domain != nullptr;
   });
+  const std::lock_guard lock(mutex_);
+  for (const auto& uuid : gone) below_.erase(uuid);
   below_[job.ticket.vm.uuid] = std::move(next);
 }
 

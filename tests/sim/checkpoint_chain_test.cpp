@@ -139,7 +139,7 @@ TEST_F(CheckpointChain, AMergeThatACrashOfMaredBreaksIsDoneAgain) {
   world.play(6s);
   world.kill_mared();
   world.start_mared();
-  world.play(30s);
+  world.play(12s);
   EXPECT_EQ(depth(id), 1);
   EXPECT_EQ(all_of(id).size(), 2U);
   ASSERT_EQ(restart(id).outcome, Outcome::Succeeded);
