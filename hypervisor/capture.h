@@ -30,8 +30,11 @@ struct CaptureStatus {
   std::string error;           // when Failed
   WallTime stopped{0};         // when the VM stood still
   WallTime resumed{0};         // when it went on
-  Bytes size;                  // when Durable: of the file
-  std::uint64_t checksum = 0;  // when Durable: XXH64 of the file
+  Bytes size;                  // when Durable: of the state, as load_capture() makes it again
+  std::uint64_t checksum = 0;  // when Durable: XXH64 of the state
+  Bytes written;               // when Durable: of the file
+  bool incremental = false;    // when Durable: needs the ticket's base
+  std::string full_because;    // why not, when a base was named
 };
 
 }  // namespace mare

@@ -75,6 +75,9 @@ Status Driver::drop_capture(const VmKey& vm, const CheckpointId& /*checkpoint*/,
                             const std::string& /*path*/) {
   return no_captures(vm);
 }
+Result<Bytes> Driver::merge_capture(const CheckpointPart& part, bool /*compress*/) {
+  return no_captures({part.vm, part.uuid});
+}
 Status Driver::load_capture(const VmSpec& vm, const CheckpointId& /*checkpoint*/,
                             const CheckpointPart& /*part*/) {
   return no_captures(vm.key());

@@ -138,6 +138,13 @@ struct VmStatistics {
   std::uint64_t sent_bytes = 0;
 };
 
+/// The part of an older checkpoint that a new one may be built on.
+struct CaptureBase {
+  std::string path;
+  Bytes size;                  // of its state
+  std::uint64_t checksum = 0;  // of its state
+};
+
 /// One VM's part of a checkpoint that is to be taken.
 struct CaptureTicket {
   CheckpointId checkpoint;
@@ -146,6 +153,10 @@ struct CaptureTicket {
   /// A VM that nobody released goes on by itself after so long, and its capture fails: nobody's
   /// death leaves a job standing.
   Milliseconds hold_limit{60'000};
+  /// Only what differs from it is written. Where it can't be (it is gone, damaged or another one,
+  /// or this backend has no such files) the part is a full one, and says why.
+  std::optional<CaptureBase> base = {};
+  bool compress = true;
 };
 
 /// What both ends of a migration must know.
@@ -216,10 +227,16 @@ class Driver {
   virtual Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
                               const std::string& path);
   /// Makes a VM from its part of a checkpoint; it stands still until resume(). Ok if it was loaded
-  /// from there before. FailedPrecondition: the file is not what the part says (uuid, size,
-  /// checksum). NotFound: no file. The file stays.
+  /// from there before. FailedPrecondition: the file, with those that it is built on, is not what
+  /// the part says (uuid, size, checksum). NotFound: no file. ResourceExhausted: the host has no
+  /// room for the state, on its disk or in its memory. Files stay.
   virtual Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                               const CheckpointPart& part);
+  /// Makes an incremental part a full one, in its file's place and at once for whoever looks; those
+  /// that are built on it do not notice. Ok if it is one. May take as long as the memory takes to
+  /// write. Returns the file's size. FailedPrecondition, NotFound: as load_capture(), and the file
+  /// is as it was.
+  virtual Result<Bytes> merge_capture(const CheckpointPart& part, bool compress);
 
   /// Destination: gets ready to receive and says where. No copy runs here because of it. From now
   /// on this host announces the VM's address by itself at the moment that the copy begins to run.

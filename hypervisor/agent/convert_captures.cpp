@@ -8,12 +8,24 @@ pb::CaptureTicket to_wire(const CaptureTicket& value) {
   *out.mutable_vm() = to_wire(value.vm);
   out.set_path(value.path);
   out.set_hold_limit_ms(value.hold_limit.count());
+  if (value.base) {
+    out.mutable_base()->set_path(value.base->path);
+    out.mutable_base()->set_size_bytes(value.base->size.count);
+    out.mutable_base()->set_checksum(value.base->checksum);
+  }
+  out.set_compress(value.compress);
   return out;
 }
 
 CaptureTicket from_wire(const pb::CaptureTicket& value) {
-  return {CheckpointId{value.checkpoint()}, from_wire(value.vm()), value.path(),
-          Milliseconds{value.hold_limit_ms()}};
+  CaptureTicket out{CheckpointId{value.checkpoint()}, from_wire(value.vm()), value.path(),
+                    Milliseconds{value.hold_limit_ms()}};
+  if (value.has_base()) {
+    out.base =
+        CaptureBase{value.base().path(), Bytes{value.base().size_bytes()}, value.base().checksum()};
+  }
+  out.compress = value.compress();
+  return out;
 }
 
 pb::CaptureStatus to_wire(const CaptureStatus& value) {
@@ -25,6 +37,9 @@ pb::CaptureStatus to_wire(const CaptureStatus& value) {
   out.set_resumed_us(value.resumed.count());
   out.set_size_bytes(value.size.count);
   out.set_checksum(value.checksum);
+  out.set_written_bytes(value.written.count);
+  out.set_incremental(value.incremental);
+  out.set_full_because(value.full_because);
   return out;
 }
 
@@ -42,6 +57,9 @@ Result<CaptureStatus> from_wire(const pb::CaptureStatus& value) {
   out.resumed = WallTime{value.resumed_us()};
   out.size = Bytes{value.size_bytes()};
   out.checksum = value.checksum();
+  out.written = Bytes{value.written_bytes()};
+  out.incremental = value.incremental();
+  out.full_because = value.full_because();
   return out;
 }
 
@@ -55,6 +73,8 @@ pb::CheckpointPart to_wire(const CheckpointPart& value) {
   out.set_checksum(value.checksum);
   out.set_stopped_us(value.stopped.count());
   out.set_resumed_us(value.resumed.count());
+  out.set_written_bytes(value.written.count);
+  out.set_base(value.base.value);
   return out;
 }
 
@@ -68,6 +88,8 @@ CheckpointPart from_wire(const pb::CheckpointPart& value) {
   out.checksum = value.checksum();
   out.stopped = WallTime{value.stopped_us()};
   out.resumed = WallTime{value.resumed_us()};
+  out.written = Bytes{value.written_bytes()};
+  out.base = CheckpointId{value.base()};
   return out;
 }
 

@@ -185,6 +185,14 @@ grpc::Status Service::LoadCapture(Context* context, const pb::LoadCaptureRequest
                                               from_wire(request->part())));
 }
 
+grpc::Status Service::MergeCapture(Context* context, const pb::MergeCaptureRequest* request,
+                                   pb::MergeCaptureReply* out) {
+  auto written = driver_.merge_capture(from_wire(request->part()), request->compress());
+  if (!written) return refuse(context, written.error());
+  out->set_written_bytes(written->count);
+  return grpc::Status::OK;
+}
+
 grpc::Status Service::RenewLease(Context* context, const pb::LeaseTicket* ticket,
                                  pb::LeaseAnswer* out) {
   return answer(context, driver_.renew_lease(from_wire(*ticket)), out);

@@ -43,6 +43,8 @@ class Service final : public pb::Agent::Service {
                               pb::CaptureStatus*) override;
   grpc::Status DropCapture(Context*, const pb::DropCaptureRequest*, pb::Empty*) override;
   grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::Empty*) override;
+  grpc::Status MergeCapture(Context*, const pb::MergeCaptureRequest*,
+                            pb::MergeCaptureReply*) override;
   grpc::Status RenewLease(Context*, const pb::LeaseTicket*, pb::LeaseAnswer*) override;
   grpc::Status PutFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;
   grpc::Status RemoveFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;

@@ -5,12 +5,17 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
+#include "orchestrator/core/checksum.h"
+
 namespace mare::libvirt {
 namespace {
+
+using checkpointfile::file_error;
 
 /// libvirt's, as of 2009 and since (version 2); numbers in the host's own order.
 struct SaveHeader {
@@ -24,32 +29,35 @@ struct SaveHeader {
 };
 static_assert(sizeof(SaveHeader) == 92);
 constexpr std::string_view kWhole = "LibvirtQemudSave";
-constexpr std::string_view kPartial = "LibvirtQemudPart";
 constexpr std::size_t kPiece = std::size_t{1} << 20U;
 
-Error file_error(int error, const std::string& what, const std::string& path) {
-  const Code code = error == ENOSPC || error == EDQUOT ? Code::ResourceExhausted
-                    : error == ENOENT                  ? Code::NotFound
-                    : error == EEXIST                  ? Code::AlreadyExists
-                                                       : Code::Internal;
-  return make_error(code, what + " " + path + ": " + std::generic_category().message(error));
+Status write_all(int descriptor, std::string_view data, const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t done = ::write(descriptor, data.data(), data.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return file_error(errno, "can't write", path);
+    data.remove_prefix(static_cast<std::size_t>(done));
+  }
+  return ok_status();
 }
 
-/// So that the file's name is on the disk as well.
-void sync_directory(const std::string& path) {
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  const int descriptor = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  (void)fsync(descriptor);
-  close(descriptor);
+Status unpack_to(int descriptor, const std::string& path, const CheckpointPart& part) {
+  auto chain = checkpointfile::PartChain::open(part.path);
+  if (!chain) return chain.error();
+  const checkpointfile::Identity kept{part.size, part.checksum};
+  if (chain->identity() != kept) {
+    return make_error(Code::FailedPrecondition,
+                      part.path + " is not what was kept of it, it is another part",
+                      "restart from another checkpoint");
+  }
+  return chain->replay([&](std::string_view data) { return write_all(descriptor, data, path); });
 }
 
 }  // namespace
 
-std::string save_header(std::string_view domain_xml, bool complete) {
+std::string save_header(std::string_view domain_xml) {
   SaveHeader header;
-  const std::string_view magic = complete ? kWhole : kPartial;
-  std::memcpy(header.magic.data(), magic.data(), header.magic.size());
+  std::memcpy(header.magic.data(), kWhole.data(), header.magic.size());
   header.data_length = static_cast<std::uint32_t>(domain_xml.size() + 1);
   std::string out(sizeof header, '\0');
   std::memcpy(out.data(), &header, sizeof header);
@@ -58,8 +66,14 @@ std::string save_header(std::string_view domain_xml, bool complete) {
   return out;
 }
 
+CaptureFile::CaptureFile(std::string path, int descriptor, Form form)
+    : path_(std::move(path)),
+      descriptor_(descriptor),
+      writer_([this](std::string_view data) { return write_all(descriptor_, data, path_); },
+              form.compress, std::move(form.below)) {}
+
 Result<std::unique_ptr<CaptureFile>> CaptureFile::create(const std::string& path,
-                                                         const std::string& domain_xml) {
+                                                         const std::string& domain_xml, Form form) {
   std::error_code failed;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), failed);
   if (failed) {
@@ -67,50 +81,50 @@ Result<std::unique_ptr<CaptureFile>> CaptureFile::create(const std::string& path
   }
   const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return file_error(errno, "can't make", path);
-  std::unique_ptr<CaptureFile> file(new CaptureFile(path, descriptor));
-  file->domain_xml_ = domain_xml;
-  const std::string begin = save_header(domain_xml, false);
-  if (auto written = file->write(begin); !written) return written.error();
-  // The sum is that of the file as it will be.
-  file->sum_.add(save_header(domain_xml, true));
+  std::unique_ptr<CaptureFile> file(new CaptureFile(path, descriptor, std::move(form)));
+  if (auto begun = file->add(save_header(domain_xml)); !begun) return begun.error();
   return file;
 }
 
 CaptureFile::~CaptureFile() {
   close(descriptor_);
-  if (!whole_) (void)remove_file(path_);
-}
-
-Error CaptureFile::failure(const std::string& what) const {
-  return file_error(errno, what, path_);
-}
-
-Status CaptureFile::write(std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t done = ::write(descriptor_, data.data(), data.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return failure("can't write");
-    size_ = size_ + Bytes{static_cast<std::uint64_t>(done)};
-    data.remove_prefix(static_cast<std::size_t>(done));
-  }
-  return ok_status();
-}
-
-Status CaptureFile::add(std::string_view data) {
-  sum_.add(data);
-  return write(data);
+  if (!whole_) (void)checkpointfile::remove_part(path_);
 }
 
 Status CaptureFile::finish() {
-  // First all of it, then the word that it is all of it.
-  if (fsync(descriptor_) != 0) return failure("can't sync");
-  const std::string begin = save_header(domain_xml_, true);
-  const ssize_t done = pwrite(descriptor_, begin.data(), kWhole.size(), 0);
-  if (done != static_cast<ssize_t>(kWhole.size())) return failure("can't write");
-  if (fsync(descriptor_) != 0) return failure("can't sync");
-  sync_directory(path_);
+  if (auto done = writer_.finish(); !done) return done;
+  if (fsync(descriptor_) != 0) return file_error(errno, "can't sync", path_);
+  checkpointfile::sync_directory_of(path_);
   whole_ = true;
   return ok_status();
+}
+
+Result<std::unique_ptr<UnpackedPart>> UnpackedPart::make(const std::string& directory,
+                                                         const CheckpointPart& part) {
+  using Made = std::unique_ptr<UnpackedPart>;
+  if (!checkpointfile::is_part(part.path)) {
+    if (auto good = check_file(part.path, part.size, part.checksum); !good) return good.error();
+    return Made(new UnpackedPart(part.path, false));
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  std::string path = directory + "/" + part.vm.value + "-XXXXXX";
+  const int descriptor = mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0) return file_error(errno, "can't make", path);
+  Made made(new UnpackedPart(path, true));
+  const Status done = unpack_to(descriptor, path, part);
+  close(descriptor);
+  if (!done) return done.error();
+  return made;
+}
+
+UnpackedPart::~UnpackedPart() {
+  if (ours_) (void)unlink(path_.c_str());
+}
+
+void clear_unpacked(const std::string& directory) {
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
 }
 
 Status check_file(const std::string& path, Bytes size, std::uint64_t checksum) {
@@ -139,14 +153,6 @@ Status check_file(const std::string& path, Bytes size, std::uint64_t checksum) {
                         checksum_text(sum.value()) + ", kept were " + std::to_string(size.count) +
                         " with " + checksum_text(checksum),
                     "restart from another checkpoint");
-}
-
-Status remove_file(const std::string& path) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return file_error(errno, "can't remove", path);
-  const std::filesystem::path checkpoint = std::filesystem::path(path).parent_path();
-  // Fails while there is anything in them, which is as it should be.
-  if (rmdir(checkpoint.c_str()) == 0) (void)rmdir(checkpoint.parent_path().c_str());
-  return ok_status();
 }
 
 }  // namespace mare::libvirt

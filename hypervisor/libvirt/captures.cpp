@@ -183,7 +183,7 @@ Status Captures::drop(const VmKey& vm, const CheckpointId& checkpoint, const std
   }
   if (job) join(job);
   if (!job && !active(vm.uuid)) clear_leftovers(vm);
-  return remove_file(path);
+  return checkpointfile::remove_part(path);
 }
 
 /// What a former agent's capture left in QEMU, if it is not libvirt's own migration.

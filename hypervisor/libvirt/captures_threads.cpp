@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <vector>
 
 #include "hypervisor/libvirt/captures.h"
 #include "hypervisor/libvirt/handles.h"
@@ -69,7 +70,7 @@ Status Captures::make_ready(Job& job) {
   const std::string xml = take_text(virDomainGetXMLDesc(
       domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE | VIR_DOMAIN_XML_INACTIVE));
   if (xml.empty()) return last_read_error(name + " can't be described");
-  auto file = CaptureFile::create(job.ticket.path, xml);
+  auto file = CaptureFile::create(job.ticket.path, xml, {job.ticket.compress, find_below(job)});
   if (!file) return file.error();
   job.file = std::move(*file);
   auto set = ask_monitor(domain, capability(job.copy_on_write));
@@ -92,6 +93,46 @@ Status Captures::make_ready(Job& job) {
   return give_descriptor(domain, kName, in.get());
 }
 
+std::optional<checkpointfile::Below> Captures::find_below(Job& job) {
+  if (!job.ticket.base) return std::nullopt;
+  const auto& [path, size, checksum] = *job.ticket.base;
+  const checkpointfile::Base base{path, {size, checksum}};
+  std::optional<checkpointfile::Below> known;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = below_.find(job.ticket.vm.uuid);
+    if (found != below_.end()) known = std::move(found->second);
+    if (found != below_.end()) below_.erase(found);
+  }
+  if (known && known->base.path == path && known->base.identity == base.identity &&
+      checkpointfile::still_there(*known)) {
+    return known;
+  }
+  auto read = checkpointfile::read_below(base);
+  if (read) return std::move(*read);
+  log_.warn("libvirt", "VM '" + job.ticket.vm.id.value + "' is captured as a whole for " +
+                           job.ticket.checkpoint.value + ": " + read.error().message);
+  const std::lock_guard lock(mutex_);
+  job.status.full_because = read.error().message;
+  return std::nullopt;
+}
+
+void Captures::remember(Job& job) {
+  checkpointfile::Below next = job.file->for_next();
+  std::vector<std::string> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [uuid, below] : below_) gone.push_back(uuid);
+  }
+  std::erase_if(gone, [&](const std::string& uuid) {
+    const DomainHandle domain{virDomainLookupByUUIDString(job.connection.get(), uuid.c_str())};
+    return domain != nullptr;
+  });
+  const std::lock_guard lock(mutex_);
+  for (const auto& uuid : gone) below_.erase(uuid);
+  below_[job.ticket.vm.uuid] = std::move(next);
+}
+
 void Captures::run(const JobPtr& job) {
   const Status done = capture(*job);
   {
@@ -102,11 +143,14 @@ void Captures::run(const JobPtr& job) {
   {
     const std::lock_guard lock(mutex_);
     if (done) {
-      job->status.size = job->file->size();
-      job->status.checksum = job->file->checksum();
+      job->status.size = job->file->identity().size;
+      job->status.checksum = job->file->identity().checksum;
+      job->status.written = job->file->written();
+      job->status.incremental = job->file->incremental();
       job->status.phase = CapturePhase::Durable;
     }
   }
+  if (done) remember(*job);
   job->file.reset();
   {
     const std::lock_guard lock(mutex_);

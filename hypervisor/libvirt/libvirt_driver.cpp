@@ -85,6 +85,7 @@ class LibvirtDriver final : public Driver {
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
     if (auto leased = lease_.open(); !leased) return leased;
+    clear_unpacked(options_.state_dir + "/unpacked");
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
     // short.
     return probe();
@@ -295,12 +296,21 @@ class LibvirtDriver final : public Driver {
     if (seen->copy != Copy::Absent) {
       return captures_.was_loaded(vm.uuid, checkpoint) ? ok_status() : Status(has_copy(*seen));
     }
-    if (auto good = check_file(part.path, part.size, part.checksum); !good) return good;
+    auto unpacked = UnpackedPart::make(options_.state_dir + "/unpacked", part);
+    if (!unpacked) return unpacked.error();
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
-    Status loaded = made(vm, starting_.restore(vm, part.path, VIR_DOMAIN_SAVE_PAUSED));
+    Status loaded = made(vm, starting_.restore(vm, (*unpacked)->path(), VIR_DOMAIN_SAVE_PAUSED));
     if (loaded) captures_.note_loaded(vm.uuid, checkpoint);
     return loaded;
+  }
+  Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
+    if (!checkpointfile::is_part(part.path)) {
+      // What an older version wrote is whole; what is not there can't be opened.
+      auto good = check_file(part.path, part.size, part.checksum);
+      return good ? Result<Bytes>(part.size) : good.error();
+    }
+    return checkpointfile::make_full(part.path, {part.size, part.checksum}, compress);
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {

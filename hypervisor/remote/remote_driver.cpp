@@ -125,6 +125,15 @@ class RemoteDriver final : public Driver {
     pb::Empty reply;
     return call(Kind::Save, &pb::Agent::Stub::LoadCapture, request, &reply);
   }
+  Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
+    pb::MergeCaptureRequest request;
+    *request.mutable_part() = to_wire(part);
+    request.set_compress(compress);
+    pb::MergeCaptureReply reply;
+    auto done = call(Kind::Save, &pb::Agent::Stub::MergeCapture, request, &reply);
+    if (!done) return done.error();
+    return Bytes{reply.written_bytes()};
+  }
 
   // A renewal of which nothing is heard counts as none: who asked believes less than was granted.
   Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket) override {

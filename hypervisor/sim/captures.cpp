@@ -2,6 +2,7 @@
 // files of all ranks of a job the job is put together again, if they are of one cut.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "hypervisor/sim/world.h"
 #include "orchestrator/core/checksum.h"
@@ -32,8 +33,20 @@ CaptureStatus World::begin_capture(const HostId& host, const CaptureTicket& tick
   change_copy(host, vm, Copy::Paused);
   PartFile file;
   file.checkpoint = ticket.checkpoint;
-  file.size = find_copy(host, vm)->guest->spec.memory;
-  const double writing_s = static_cast<double>(file.size.count) / capturing.bandwidth.value;
+  const Guest& guest = *find_copy(host, vm)->guest;
+  file.size = file.written = guest.spec.memory;
+  file.begun = now;
+  if (ticket.base) capture.status.full_because = why_not_on(*ticket.base);
+  if (ticket.base && capture.status.full_because.empty()) {
+    file.base = ticket.base->path;
+    file.base_checksum = ticket.base->checksum;
+    const double since_s = seconds(now - parts.at(file.base).begun);
+    const double dirtied = std::min({guest.model.dirty_bytes_per_s * since_s,
+                                     static_cast<double>(guest.model.wws.count),
+                                     static_cast<double>(file.size.count)});
+    file.written = Bytes{static_cast<std::uint64_t>(dirtied)};
+  }
+  const double writing_s = static_cast<double>(file.written.count) / capturing.bandwidth.value;
   parts[ticket.path] = std::move(file);
   const double taking_s =
       capturing.copy_on_write ? std::chrono::duration<double>(capturing.take).count() : writing_s;
@@ -58,6 +71,25 @@ CaptureStatus World::begin_capture(const HostId& host, const CaptureTicket& tick
          [this, host](Capture& mine) { fail_capture(host, mine, "no space left on the store"); });
   }
   return capture.status;
+}
+
+bool World::is_whole(const std::string& path, bool checked) const {
+  auto file = parts.find(path);
+  for (std::size_t step = 0; step <= parts.size(); ++step) {
+    if (file == parts.end() || !file->second.whole) return false;
+    const auto& [base, checksum] = std::tie(file->second.base, file->second.base_checksum);
+    if (base.empty()) return true;
+    file = parts.find(base);
+    if (checked && file != parts.end() && file->second.checksum != checksum) return false;
+  }
+  return false;
+}
+
+std::string World::why_not_on(const CaptureBase& base) const {
+  if (!is_whole(base.path)) return base.path + " is gone or not whole";
+  const PartFile& file = parts.at(base.path);
+  const bool same = file.size == base.size && file.checksum == base.checksum;
+  return same ? std::string{} : base.path + " is not what was kept of it";
 }
 
 void World::take_state(const HostId& host, Capture& capture) {
@@ -92,6 +124,8 @@ void World::make_durable(Capture& capture) {
   file.whole = true;
   capture.status.size = file.size;
   capture.status.checksum = file.checksum;
+  capture.status.written = file.written;
+  capture.status.incremental = !file.base.empty();
   capture.status.phase = CapturePhase::Durable;
 }
 

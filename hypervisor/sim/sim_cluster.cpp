@@ -258,6 +258,10 @@ std::vector<std::string> SimCluster::capture_files() const {
   return paths;
 }
 
+bool SimCluster::capture_is_there(const std::string& path) const {
+  return lock()->is_whole(path, false);
+}
+
 std::vector<TrueCopy> SimCluster::copies() const {
   auto world = lock();
   std::vector<TrueCopy> all;

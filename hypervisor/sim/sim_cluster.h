@@ -185,6 +185,8 @@ class SimCluster {
   // What is true of it.
   /// Files of captures, whole or not.
   std::vector<std::string> capture_files() const;
+  /// Whole, and all that it is built on as well, damaged or not.
+  bool capture_is_there(const std::string& path) const;
   std::vector<TrueCopy> copies() const;
   std::vector<std::string> fence_notes() const;
   Copy copy_on(const HostId& host, const VmId& vm) const;

@@ -396,6 +396,21 @@ Status SimDriver::drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
   });
 }
 
+Result<Bytes> SimDriver::merge_capture(const CheckpointPart& part, bool /*compress*/) {
+  return call<Result<Bytes>>("merge " + part.path, [&](World& world, SimHost&) -> Result<Bytes> {
+    const auto file = world.parts.find(part.path);
+    if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
+    const PartFile& saved = file->second;
+    if (!world.is_whole(part.path) || saved.size != part.size || saved.checksum != part.checksum) {
+      return make_error(Code::FailedPrecondition,
+                        "file " + part.path + " is damaged, or one that it is built on is gone");
+    }
+    if (!saved.base.empty()) file->second.written = saved.size;
+    file->second.base.clear();
+    return file->second.written;
+  });
+}
+
 Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                const CheckpointPart& part) {
   return call<Status>("load " + vm.id.value, [&](World& world, SimHost& host) -> Status {
@@ -404,8 +419,9 @@ Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
     const auto file = world.parts.find(part.path);
     if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
     const PartFile& saved = file->second;
-    if (!saved.whole || saved.checkpoint != checkpoint || saved.snapshot.spec.uuid != vm.uuid ||
-        saved.size != part.size || saved.checksum != part.checksum) {
+    if (!world.is_whole(part.path) || saved.checkpoint != checkpoint ||
+        saved.snapshot.spec.uuid != vm.uuid || saved.size != part.size ||
+        saved.checksum != part.checksum) {
       return make_error(Code::FailedPrecondition, "file " + part.path + " is not VM " +
                                                       vm.id.value + "'s part of " +
                                                       checkpoint.value + ", or it is damaged");

@@ -27,6 +27,7 @@ class SimDriver final : public Driver {
   Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override;
   Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
                       const std::string& path) override;
+  Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override;
   Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                       const CheckpointPart& part) override;
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override;

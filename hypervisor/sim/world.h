@@ -215,6 +215,10 @@ struct PartFile {
   bool whole = false;
   Bytes size;
   std::uint64_t checksum = 0;
+  std::string base;  // its path, "" for a full one
+  std::uint64_t base_checksum = 0;
+  Bytes written;
+  Time begun{0};
 };
 
 class World {
@@ -310,6 +314,10 @@ class World {
   void release_capture(const HostId& host, Capture& capture);
   /// It fails; the VM goes on if it still stands for it.
   void fail_capture(const HostId& host, Capture& capture, const std::string& why);
+  /// With all that it is built on. `checked`: and those are what it was built on.
+  bool is_whole(const std::string& path, bool checked = true) const;
+  /// "" if a part can be built on that.
+  std::string why_not_on(const CaptureBase& base) const;
   void load_part(const HostId& host, const PartFile& file);
   /// A loaded guest is about to run for the first time.
   /// Whether every rank of that run has a part in the checkpoint.

@@ -42,6 +42,9 @@ void add_stripe(std::array<std::uint64_t, 4>& lanes, const unsigned char* stripe
 
 }  // namespace
 
+Checksum::Checksum(std::uint64_t seed)
+    : seed_(seed), lanes_{seed + kPrime1 + kPrime2, seed + kPrime2, seed, seed - kPrime1} {}
+
 void Checksum::add(const void* data, std::size_t size) {
   const auto* from = static_cast<const unsigned char*>(data);
   total_ += size;
@@ -61,7 +64,7 @@ void Checksum::add(const void* data, std::size_t size) {
 }
 
 std::uint64_t Checksum::value() const {
-  std::uint64_t hash = kPrime5;
+  std::uint64_t hash = seed_ + kPrime5;
   if (total_ >= kStripe) {
     hash = std::rotl(lanes_[0], 1) + std::rotl(lanes_[1], 7) + std::rotl(lanes_[2], 12) +
            std::rotl(lanes_[3], 18);

@@ -12,14 +12,16 @@ namespace mare {
 
 class Checksum {
  public:
+  Checksum() : Checksum(0) {}
+  explicit Checksum(std::uint64_t seed);
   void add(const void* data, std::size_t size);
   void add(std::string_view text) { add(text.data(), text.size()); }
   /// Of all that was added so far.
   std::uint64_t value() const;
 
  private:
-  std::array<std::uint64_t, 4> lanes_{0x60ea27eeadc0b5d6ULL, 0xc2b2ae3d27d4eb4fULL, 0,
-                                      0x61c8864e7a143579ULL};
+  std::uint64_t seed_;
+  std::array<std::uint64_t, 4> lanes_;
   std::array<unsigned char, 32> rest_{};  // what does not fill a stripe yet
   std::size_t kept_ = 0;
   std::uint64_t total_ = 0;

@@ -67,6 +67,14 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--checkpoints", options.settings.checkpoints_directory,
                  "Checkpoints of jobs, by the same path on all hosts, which share it")
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--checkpoint-compress",
+         [&options](const std::string& how) {
+           options.settings.compress_checkpoints = how == "zstd";
+         },
+         "How parts of checkpoints are packed: zstd or none")
+      ->check(CLI::IsMember({"zstd", "none"}))
+      ->default_str("zstd");
   app.add_option("--host-mtbf-days", host_mtbf_days,
                  "Believed mean time between a host's failures, until some are seen")
       ->check(CLI::Range(0.001, 36500.0))

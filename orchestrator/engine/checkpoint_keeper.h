@@ -1,8 +1,13 @@
 // Removes checkpoints that are as good as gone: their files first, then their rows. So what a crash
-// in the middle of a checkpoint leaves behind goes too. Engine's thread.
+// in the middle of a checkpoint leaves behind goes too. Before that, decides which ones go: those
+// of jobs that nobody will restart, too many, too old. And has parts made full, in the background
+// and one checkpoint at a time, where a job's chain has become as long as it may. Engine's thread.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "orchestrator/engine/context.h"
 
@@ -16,12 +21,19 @@ class CheckpointKeeper {
   void beat();
 
  private:
-  Status retire_useless();
+  Status retire();
+  Status retire_of(store::Transaction& tx, const JobId& id) const;
+  void merge(const std::vector<Host>& hosts);
+  void merge_parts(const Checkpoint& checkpoint, const std::vector<Host>& hosts);
+  void merged(const CheckpointId& id, const std::vector<Result<Bytes>>& answers);
   void remove(const Checkpoint& checkpoint, const std::vector<Host>& hosts);
   void removed(const CheckpointId& id, bool all);
 
   Context& context_;
   std::set<CheckpointId> busy_;
+  std::optional<CheckpointId> merging_;
+  JobId merging_of_;                                        // while merging_
+  std::map<CheckpointId, MonotonicTime> merge_not_before_;  // of those that failed
 };
 
 }  // namespace mare::engine

@@ -12,6 +12,7 @@
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
+#include "orchestrator/policy/checkpoint_retention.h"
 
 namespace mare::engine {
 namespace {
@@ -23,16 +24,21 @@ constexpr auto kDropAgain = std::chrono::milliseconds{500};
 constexpr int kReleases = 5;
 constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
 
-std::string in_words(const Checkpoint& checkpoint) {
-  char text[200];
+/// `because`: why parts are full that need not be.
+std::string in_words(const Checkpoint& checkpoint, const std::string& because) {
+  char text[240];
   std::snprintf(text, sizeof text,
-                "%s: %.0f MiB in %.1f s, the job stood still for %.0f ms, skew %.0f ms",
+                "%s: %.0f MiB in %.1f s, %.1f MiB written, the job stood still for %.0f ms, skew "
+                "%.0f ms",
                 checkpoint.id.value.c_str(), checkpoint.size.mib(),
                 Seconds{checkpoint.completed - checkpoint.began}.count(),
-                static_cast<double>(checkpoint.pause.count()) / 1e3,
+                written_by(checkpoint).mib(), static_cast<double>(checkpoint.pause.count()) / 1e3,
                 static_cast<double>(checkpoint.skew.count()) / 1e3);
-  if (checkpoint.safe_point == SafePoint::Hit) return std::string(text) + ", at a safe point";
-  return text;
+  const std::string base = base_of(checkpoint).value;
+  const bool safe = checkpoint.safe_point == SafePoint::Hit;
+  return std::string(text) + (safe ? ", at a safe point" : "") +
+         (base.empty() ? std::string{} : "; built on " + base) +
+         (because.empty() ? std::string{} : "; in full, " + because);
 }
 
 class CheckpointTake final : public Task {
@@ -170,12 +176,40 @@ class CheckpointTake final : public Task {
       const std::string directory =
           settings().checkpoints_directory + "/" + job_.id.value + "/" + fresh.id.value + "/";
       for (auto& part : fresh.parts) part.path = directory + part.vm.value;
+      // In the same transaction: from here on nobody drops what it is to be built on.
+      if (auto based = choose_base(tx, fresh); !based) return based;
       return put_checkpoint(tx, clock(), fresh);
     };
     if (!step(Event::Hold, safe_point_ ? safe_point_->words : "", also)) return;
     checkpoint_ = std::move(fresh);
     phases_.assign(parts().size(), CapturePhase::None);
     hold();
+  }
+
+  Status choose_base(const store::Transaction& tx, Checkpoint& fresh) {
+    auto all = tx.checkpoints_of(job_.id);
+    if (!all) return all.error();
+    const auto base = policy::base_for_next(*all, job_.checkpoints);
+    bases_.clear();
+    for (auto& part : fresh.parts) {
+      part.base = {};
+      if (!base) continue;
+      for (const auto& below : base->parts) {
+        // What older versions wrote nothing is built on.
+        if (below.vm != part.vm || below.written.count == 0) continue;
+        part.base = base->id;
+        bases_[part.vm] = CaptureBase{below.path, below.size, below.checksum};
+      }
+    }
+    return ok_status();
+  }
+
+  CaptureTicket ticket_of(const CheckpointPart& part) const {
+    CaptureTicket ticket{checkpoint_.id, {part.vm, part.uuid}, part.path, settings().hold_limit};
+    const auto base = bases_.find(part.vm);
+    if (base != bases_.end()) ticket.base = base->second;
+    ticket.compress = settings().compress_checkpoints;
+    return ticket;
   }
 
   // --- Holding: VMs stand still
@@ -191,10 +225,9 @@ class CheckpointTake final : public Task {
     });
     std::vector<GangCall<Result<CaptureStatus>>> calls;
     for (const auto& part : parts()) {
-      const CaptureTicket ticket{
-          checkpoint_.id, {part.vm, part.uuid}, part.path, settings().hold_limit};
       calls.push_back(to_host<Result<CaptureStatus>>(
-          part, [ticket](Driver& driver) { return driver.begin_capture(ticket); }));
+          part,
+          [ticket = ticket_of(part)](Driver& driver) { return driver.begin_capture(ticket); }));
     }
     call_gang<Result<CaptureStatus>>(calls, [this](const Answers& answers) {
       begun_ = true;
@@ -238,6 +271,10 @@ class CheckpointTake final : public Task {
       part.resumed = status.resumed;
       part.size = status.size;
       part.checksum = status.checksum;
+      part.written = status.written;
+      if (status.phase != CapturePhase::Durable) continue;
+      if (!status.incremental) part.base = {};
+      if (!status.full_because.empty()) because_ = status.full_because;
     }
     return true;
   }
@@ -305,26 +342,15 @@ class CheckpointTake final : public Task {
     done.state = CheckpointState::Complete;
     done.completed = clock().wall_now();
     add_up(done);
-    finish(to_string(Event::Complete), to_string(State::Done), Outcome::Succeeded, in_words(done),
-           {}, [&](store::Transaction& tx) -> Status {
+    finish(to_string(Event::Complete), to_string(State::Done), Outcome::Succeeded,
+           in_words(done, because_), {}, [&](store::Transaction& tx) -> Status {
              if (auto kept = put_checkpoint(tx, clock(), done); !kept) return kept;
              return retire(tx);
            });
   }
 
   /// Older ones go, in the transaction in which this one is there: a good one is left at any time.
-  Status retire(store::Transaction& tx) {
-    auto all = tx.checkpoints_of(job_.id);
-    if (!all) return all.error();
-    int kept = 0;
-    for (auto& one : *all) {
-      if (one.state != CheckpointState::Complete) continue;
-      if (++kept <= std::max(1, job_.checkpoints.keep)) continue;
-      one.state = CheckpointState::Dropping;
-      if (auto done = put_checkpoint(tx, clock(), one); !done) return done;
-    }
-    return ok_status();
-  }
+  Status retire(store::Transaction& tx) { return retire_checkpoints(tx, clock(), job_); }
 
   // --- Dropping
 
@@ -389,7 +415,9 @@ class CheckpointTake final : public Task {
   std::optional<SafePointSearch::Found> safe_point_;  // looked for just now
   Checkpoint checkpoint_;
   std::vector<CapturePhase> phases_;  // of the parts, as heard last
-  bool begun_ = false;                // every host answered that it stopped its VM
+  std::map<VmId, CaptureBase> bases_;
+  std::string because_;  // a host's reason for a full part
+  bool begun_ = false;   // every host answered that it stopped its VM
   std::map<VmId, std::optional<MonotonicTime>> silent_;
 };
 

@@ -93,6 +93,7 @@ struct Settings {
   std::string checkpoints_directory = "/var/lib/mare/checkpoints";
   Milliseconds safe_point_poll{20};     // of guests, before a checkpoint
   Milliseconds safe_point_window{100};  // out of a collective for so long is just past it
+  bool compress_checkpoints = true;     // by zstd
   Milliseconds capture_poll{5};         // while VMs stand still
   Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
   Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails

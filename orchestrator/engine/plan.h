@@ -46,6 +46,9 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const RecoveryR
 
 /// The one that is asked for, or the newest; complete in any case.
 Result<Checkpoint> find_checkpoint(const store::Reader& reader, const RestartRequest& request);
+/// Those of the job that are too many or too old go, or are kept as long as others are built on
+/// them. Only while nobody goes back to one.
+Status retire_checkpoints(store::Transaction& tx, const Clock& clock, const Job& job);
 /// Conflict while a checkpoint of a job that has ranks on that VM is being taken, or the job goes
 /// back to one. One that only waits for its moment holds nothing.
 Status check_not_in_checkpoint(const store::Reader& reader, const Vm& vm);

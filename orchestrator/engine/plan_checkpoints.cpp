@@ -3,6 +3,7 @@
 
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
+#include "orchestrator/policy/checkpoint_retention.h"
 
 namespace mare::engine {
 namespace {
@@ -12,6 +13,9 @@ constexpr Seconds kLongest{30.0 * 86400};
 constexpr int kMostKept = 100;
 constexpr Seconds kShortestWait{0.01};
 constexpr Seconds kLongestWait{60};
+constexpr int kLongestChain = 100;
+constexpr Seconds kYoungest{60};
+constexpr Seconds kOldest{10 * 365.0 * 86400};
 
 bool holds(const Operation& operation) {
   // Both kinds call it so.
@@ -38,6 +42,18 @@ Result<Checkpoint> find_checkpoint(const store::Reader& reader, const RestartReq
                         "', or submit it with --checkpoint-every");
 }
 
+Status retire_checkpoints(store::Transaction& tx, const Clock& clock, const Job& job) {
+  auto all = tx.checkpoints_of(job.id);
+  if (!all) return all.error();
+  for (const auto& [id, state] : policy::retire(*all, job.checkpoints, clock.wall_now())) {
+    auto one = tx.checkpoint(id);
+    if (!one) return one.error();
+    one->state = state;
+    if (auto done = put_checkpoint(tx, clock, *one); !done) return done;
+  }
+  return ok_status();
+}
+
 Status check(const CheckpointPlan& plan) {
   if (plan.rule == CheckpointRule::Every && (plan.every < kShortest || plan.every > kLongest)) {
     return field_error(
@@ -54,6 +70,18 @@ Status check(const CheckpointPlan& plan) {
                        "a checkpoint can't wait " + std::to_string(plan.safe_point_wait.count()) +
                            " s for a safe point",
                        "give 0.01 to 60 s");
+  }
+  if (plan.chain < 1 || plan.chain > kLongestChain) {
+    return field_error(
+        "checkpoint_chain",
+        "a full checkpoint can't be followed by " + std::to_string(plan.chain) + " built on it",
+        "give 1 to " + std::to_string(kLongestChain) + ", or the mode 'full'");
+  }
+  if (plan.max_age != Seconds{0} && (plan.max_age < kYoungest || plan.max_age > kOldest)) {
+    return field_error(
+        "checkpoints_max_age_s",
+        "checkpoints can't be kept for " + std::to_string(plan.max_age.count()) + " s at most",
+        "give 60 s to 10 years, or 0 for any age");
   }
   return ok_status();
 }

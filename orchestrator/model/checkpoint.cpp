@@ -11,9 +11,13 @@ namespace {
 constexpr std::array kCheckpointRules{Name<CheckpointRule>{CheckpointRule::Never, "never"},
                                       Name<CheckpointRule>{CheckpointRule::Every, "every"},
                                       Name<CheckpointRule>{CheckpointRule::Optimal, "optimal"}};
+constexpr std::array kCheckpointModes{
+    Name<CheckpointMode>{CheckpointMode::Full, "full"},
+    Name<CheckpointMode>{CheckpointMode::Incremental, "incremental"}};
 constexpr std::array kCheckpointStates{
     Name<CheckpointState>{CheckpointState::Writing, "writing"},
     Name<CheckpointState>{CheckpointState::Complete, "complete"},
+    Name<CheckpointState>{CheckpointState::Needed, "needed"},
     Name<CheckpointState>{CheckpointState::Dropping, "dropping"}};
 constexpr std::array kSafePoints{
     Name<SafePoint>{SafePoint::NotAsked, "not-asked"}, Name<SafePoint>{SafePoint::Absent, "absent"},
@@ -28,6 +32,13 @@ std::optional<CheckpointRule> checkpoint_rule_from(std::string_view text) {
   return value_of(kCheckpointRules, text);
 }
 
+std::string_view to_string(CheckpointMode mode) {
+  return name_of(kCheckpointModes, mode);
+}
+std::optional<CheckpointMode> checkpoint_mode_from(std::string_view text) {
+  return value_of(kCheckpointModes, text);
+}
+
 std::string_view to_string(CheckpointState state) {
   return name_of(kCheckpointStates, state);
 }
@@ -40,6 +51,21 @@ std::string_view to_string(SafePoint point) {
 }
 std::optional<SafePoint> safe_point_from(std::string_view text) {
   return value_of(kSafePoints, text);
+}
+
+CheckpointId base_of(const Checkpoint& checkpoint) {
+  for (const auto& part : checkpoint.parts) {
+    if (!part.base.value.empty()) return part.base;
+  }
+  return {};
+}
+
+Bytes written_by(const Checkpoint& checkpoint) {
+  Bytes all;
+  for (const auto& part : checkpoint.parts) {
+    all = all + (part.written.count > 0 ? part.written : part.size);
+  }
+  return all;
 }
 
 void add_up(Checkpoint& checkpoint) {

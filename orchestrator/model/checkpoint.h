@@ -23,13 +23,25 @@ enum class CheckpointRule : std::uint8_t {
 std::string_view to_string(CheckpointRule rule);  // "never", "every", "optimal"
 std::optional<CheckpointRule> checkpoint_rule_from(std::string_view text);
 
+/// What a checkpoint holds.
+enum class CheckpointMode : std::uint8_t {
+  Full,         // all of every VM's memory
+  Incremental,  // what differs from the last one, where there is one
+};
+std::string_view to_string(CheckpointMode mode);  // "full", "incremental"
+std::optional<CheckpointMode> checkpoint_mode_from(std::string_view text);
+
 inline constexpr int kCheckpointsKept = 2;
+inline constexpr int kCheckpointChain = 8;
 struct CheckpointPlan {
   CheckpointRule rule = CheckpointRule::Never;
   Seconds every{0};  // Every: from the beginning of one to that of the next
   int keep = kCheckpointsKept;
-  bool safe_points = false;    // the job announces when its ranks are in a collective
-  Seconds safe_point_wait{1};  // then a checkpoint waits for that, at most so long
+  CheckpointMode mode = CheckpointMode::Incremental;
+  int chain = kCheckpointChain;  // so many incremental ones on a full one at most
+  Seconds max_age{0};            // older ones go, but never the last one; 0: of any age
+  bool safe_points = false;      // the job announces when its ranks are in a collective
+  Seconds safe_point_wait{1};    // then a checkpoint waits for that, at most so long
 };
 
 /// How a checkpoint came to lie as to the collectives of its job.
@@ -45,6 +57,7 @@ std::optional<SafePoint> safe_point_from(std::string_view text);
 enum class CheckpointState : std::uint8_t {
   Writing,   // its operation is at it; nobody may restart from it
   Complete,  // every part is durable and its checksum known
+  Needed,    // would be gone, but that newer ones are built on it; nobody restarts from it
   Dropping,  // as good as gone: its files are being removed
 };
 std::string_view to_string(CheckpointState state);  // "writing", ...
@@ -56,8 +69,10 @@ struct CheckpointPart {
   std::string uuid;  // of the incarnation
   HostId host;       // that wrote it
   std::string path;
-  Bytes size;                  // of the file
-  std::uint64_t checksum = 0;  // XXH64 of the file
+  Bytes size;                  // of the state, as a restart makes it again
+  std::uint64_t checksum = 0;  // XXH64 of the state
+  Bytes written;               // of the file; 0: from a version that wrote the state as it is
+  CheckpointId base = {};      // whose part of the VM this one is built on, "" for a full one
   WallTime stopped{0};         // when the VM stood still, by its host's clock
   WallTime resumed{0};         // when it went on
 };
@@ -76,6 +91,10 @@ struct Checkpoint {
   SafePoint safe_point = SafePoint::NotAsked;
 };
 
+/// The one that any of its parts is built on, "" if all are full: parts are built on those of one.
+CheckpointId base_of(const Checkpoint& checkpoint);
+/// Of its files.
+Bytes written_by(const Checkpoint& checkpoint);
 /// Pause, skew and size of a checkpoint from its parts. Hosts' clocks may differ: nothing is below
 /// zero.
 void add_up(Checkpoint& checkpoint);

@@ -17,7 +17,9 @@ std::string parts_text(const std::vector<CheckpointPart>& parts) {
                    {"size_bytes", part.size.count},
                    {"checksum", checksum_text(part.checksum)},
                    {"stopped_us", part.stopped.count()},
-                   {"resumed_us", part.resumed.count()}});
+                   {"resumed_us", part.resumed.count()},
+                   {"written_bytes", part.written.count},
+                   {"base", part.base.value}});
   }
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -33,6 +35,8 @@ CheckpointPart part_from(const json& row) {
   (void)checksum_from(row.value("checksum", ""), part.checksum);
   part.stopped = WallTime{row.value("stopped_us", std::int64_t{0})};
   part.resumed = WallTime{row.value("resumed_us", std::int64_t{0})};
+  part.written = Bytes{row.value("written_bytes", std::uint64_t{0})};
+  part.base = CheckpointId{row.value("base", "")};
   return part;
 }
 

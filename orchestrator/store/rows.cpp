@@ -221,6 +221,9 @@ Job read_job(Statement& row) {
   job.recovery_tries = row.number();
   job.checkpoints.safe_points = row.flag();
   job.checkpoints.safe_point_wait = Microseconds{row.integer()};
+  job.checkpoints.mode = or_else(checkpoint_mode_from(row.text()), CheckpointMode::Full);
+  job.checkpoints.chain = row.number();
+  job.checkpoints.max_age = Microseconds{row.integer()};
   return job;
 }
 
@@ -234,6 +237,8 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(job.checkpoints.keep).bind(job.restarts);
   to.bind(job.recovery_from.value).bind(job.recovery_tries).bind(job.checkpoints.safe_points);
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.safe_point_wait).count());
+  to.bind(to_string(job.checkpoints.mode)).bind(job.checkpoints.chain);
+  to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.max_age).count());
 }
 
 Operation read_operation(Statement& row) {

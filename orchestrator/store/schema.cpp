@@ -138,6 +138,7 @@ CREATE INDEX checkpoint_by_job ON checkpoint(job);
 CREATE INDEX checkpoint_by_state ON checkpoint(state) WHERE state <> 'complete';
 )sql";
 
+// Parts of checkpoints say themselves, in their JSON, what they are built on.
 constexpr const char* kVersion5 = R"sql(
 ALTER TABLE job ADD COLUMN safe_points INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN safe_point_wait_us INTEGER NOT NULL DEFAULT 1000000;
@@ -145,6 +146,9 @@ ALTER TABLE checkpoint ADD COLUMN safe_point TEXT NOT NULL DEFAULT 'not-asked';
 -- How running VMs are kept well placed: one row, and none as long as nothing was asked or seen.
 CREATE TABLE rebalancing (id TEXT PRIMARY KEY, setting TEXT NOT NULL, state TEXT NOT NULL) STRICT;
 CREATE INDEX migration_by_switch ON migration(switched_us);
+ALTER TABLE job ADD COLUMN checkpoint_mode TEXT NOT NULL DEFAULT 'incremental';
+ALTER TABLE job ADD COLUMN checkpoint_chain INTEGER NOT NULL DEFAULT 8;
+ALTER TABLE job ADD COLUMN checkpoints_max_age_us INTEGER NOT NULL DEFAULT 0;
 )sql";
 
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};

@@ -20,8 +20,11 @@ struct Snapshot {
   std::vector<Operation> operations;
   std::vector<Migration> migrations;
   Rebalancing rebalancing;
+  std::vector<Checkpoint> checkpoints;
 };
 
+constexpr std::array kCheckpointStates{CheckpointState::Writing, CheckpointState::Complete,
+                                       CheckpointState::Needed, CheckpointState::Dropping};
 constexpr std::size_t kAll = 1'000'000'000;
 
 template <typename T>
@@ -46,6 +49,11 @@ Result<Snapshot> snapshot(const store::Store& store) {
     store::OperationFilter filter;
     filter.limit = kAll;
     if (auto kept = keep(out.operations, reader.operations(filter)); !kept) return kept;
+    for (const auto state : kCheckpointStates) {
+      auto some = reader.checkpoints_in(state);
+      if (!some) return some.error();
+      out.checkpoints.insert(out.checkpoints.end(), some->begin(), some->end());
+    }
     return keep(out.migrations, reader.migrations(kAll));
   });
   if (!done) return done.error();
@@ -241,6 +249,26 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
   sample(out, "mare_migration_transferred_bytes_total", "", bytes);
 }
 
+/// The quotient of the two is what incremental and packed parts save.
+void checkpoints(std::string& out, const std::vector<Checkpoint>& rows) {
+  by_state(out, "mare_checkpoints", "Checkpoints by state.", "state", CheckpointState::Dropping,
+           rows, [](const Checkpoint& one) { return one.state; });
+  const auto sum = [&](const std::string& name, const std::string& help, const auto& value) {
+    double all = 0;
+    for (const auto& one : rows) {
+      const bool there =
+          one.state == CheckpointState::Complete || one.state == CheckpointState::Needed;
+      if (there) all += static_cast<double>(value(one).count);
+    }
+    head(out, name, "gauge", help);
+    sample(out, name, "", all);
+  };
+  sum("mare_checkpoints_state_bytes", "VMs' states in the checkpoints that are there.",
+      [](const Checkpoint& one) { return one.size; });
+  sum("mare_checkpoints_file_bytes", "The files that hold them.",
+      [](const Checkpoint& one) { return written_by(one); });
+}
+
 }  // namespace
 
 void metric_head(std::string& out, const std::string& name, const std::string& type,
@@ -291,6 +319,7 @@ Result<std::string> store_metrics(const store::Store& store) {
   operations(out, found->operations);
   unfinished_migrations(out, found->operations);
   migrations(out, found->migrations);
+  checkpoints(out, found->checkpoints);
   return out;
 }
 

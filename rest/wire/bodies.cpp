@@ -73,6 +73,18 @@ void read_checkpoints(ObjectReader& from, CheckpointPlan& plan) {
     plan.keep = static_cast<int>(*keep);
   }
   read_safe_points(from, plan);
+  if (const auto mode = from.text("checkpoint_mode", false, {1, 64})) {
+    const auto known = checkpoint_mode_from(*mode);
+    if (!known) {
+      from.fault("checkpoint_mode", "'" + *mode + "' is no mode; give one of full, incremental");
+    }
+    plan.mode = known.value_or(plan.mode);
+  }
+  if (const auto chain = from.whole("checkpoint_chain", false, {1, 100})) {
+    plan.chain = static_cast<int>(*chain);
+  }
+  const auto age = from.number("checkpoints_max_age_s", false, {60, 10 * 365.0 * 86'400});
+  if (age) plan.max_age = Seconds{*age};
   if (every) plan.every = Seconds{*every};
   if (!name) {
     if (every) plan.rule = CheckpointRule::Every;
@@ -245,6 +257,11 @@ Json to_json(const JobBody& body) {
   if (body.checkpoints.safe_points) {
     out["safe_points"] = true;
     out["safe_point_wait_s"] = body.checkpoints.safe_point_wait.count();
+  }
+  out["checkpoint_mode"] = to_string(body.checkpoints.mode);
+  out["checkpoint_chain"] = body.checkpoints.chain;
+  if (body.checkpoints.max_age > Seconds{0}) {
+    out["checkpoints_max_age_s"] = body.checkpoints.max_age.count();
   }
   return out;
 }

@@ -4,17 +4,27 @@
 #include "rest/wire/time.h"
 
 namespace mare::wire {
+namespace {
+
+Json id_or_null(const CheckpointId& id) {
+  return id.value.empty() ? Json(nullptr) : Json(id.value);
+}
+
+}  // namespace
 
 Json to_json(const Checkpoint& checkpoint) {
   Json parts = Json::array();
   for (const auto& part : checkpoint.parts) {
-    parts.push_back(Json{{"vm", part.vm.value},
-                         {"host", part.host.value},
-                         {"path", part.path},
-                         {"size_bytes", part.size.count},
-                         {"checksum", checksum_text(part.checksum)},
-                         {"stopped", time_json(part.stopped)},
-                         {"resumed", time_json(part.resumed)}});
+    parts.push_back(
+        Json{{"vm", part.vm.value},
+             {"host", part.host.value},
+             {"path", part.path},
+             {"size_bytes", part.size.count},
+             {"written_bytes", (part.written.count > 0 ? part.written : part.size).count},
+             {"base", id_or_null(part.base)},
+             {"checksum", checksum_text(part.checksum)},
+             {"stopped", time_json(part.stopped)},
+             {"resumed", time_json(part.resumed)}});
   }
   return Json{{"id", checkpoint.id.value},
               {"job", checkpoint.job.value},
@@ -26,6 +36,8 @@ Json to_json(const Checkpoint& checkpoint) {
               {"skew_ms", to_ms(checkpoint.skew)},
               {"size_bytes", checkpoint.size.count},
               {"safe_point", to_string(checkpoint.safe_point)},
+              {"written_bytes", written_by(checkpoint).count},
+              {"base", id_or_null(base_of(checkpoint))},
               {"parts", parts}};
 }
 

@@ -143,6 +143,11 @@ Json to_json(const Job& job) {
               {"checkpoints_kept", job.checkpoints.keep},
               {"safe_points", job.checkpoints.safe_points},
               {"safe_point_wait_s", wait_s},
+              {"checkpoint_mode", to_string(job.checkpoints.mode)},
+              {"checkpoint_chain", job.checkpoints.chain},
+              {"checkpoints_max_age_s", job.checkpoints.max_age > Seconds{0}
+                                            ? Json(job.checkpoints.max_age.count())
+                                            : Json(nullptr)},
               {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},

@@ -234,6 +234,15 @@ Result<Job> job_from(const Json& json) {
   if (const auto wait = from.reader().number("safe_point_wait_s", false)) {
     out.checkpoints.safe_point_wait = Seconds{*wait};
   }
+  if (const auto mode = from.reader().text("checkpoint_mode", false)) {
+    out.checkpoints.mode = checkpoint_mode_from(*mode).value_or(CheckpointMode::Full);
+  }
+  if (const auto chain = from.reader().whole("checkpoint_chain", false)) {
+    out.checkpoints.chain = static_cast<int>(*chain);
+  }
+  if (const auto age = from.reader().number("checkpoints_max_age_s", false)) {
+    out.checkpoints.max_age = Seconds{*age};
+  }
   if (const auto restarts = from.reader().whole("restarts", false)) {
     out.restarts = static_cast<int>(*restarts);
   }

@@ -93,6 +93,8 @@ std::optional<Milliseconds> parse_duration(std::string_view text) {
   if (unit == "ms") return Milliseconds{number};
   if (unit.empty() || unit == "s") return Milliseconds{number * 1000};
   if (unit == "m") return Milliseconds{number * 60'000};
+  if (unit == "h") return Milliseconds{number * 3'600'000};
+  if (unit == "d") return Milliseconds{number * 86'400'000};
   return std::nullopt;
 }
 

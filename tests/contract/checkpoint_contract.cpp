@@ -10,13 +10,14 @@ constexpr Milliseconds kWrite{60'000};
 constexpr Milliseconds kCaptureMoment{20};
 const CheckpointId kFirst{"ck-1"};
 const CheckpointId kSecond{"ck-2"};
+const CheckpointId kThird{"ck-3"};
 
 /// One VM's captures on its host.
 class Part {
  public:
   Part(Hosts& hosts, int host, VmSpec vm, const CheckpointId& id)
       : hosts_(hosts), driver_(hosts.driver(host)), vm_(std::move(vm)) {
-    ticket = {id, vm_.key(), hosts.new_file(), kWrite};
+    ticket = {id, vm_.key(), hosts.new_file(), kWrite, {}, true};
   }
 
   /// False where the backend has no captures.
@@ -60,7 +61,14 @@ class Part {
     part.path = ticket.path;
     part.size = durable.size;
     part.checksum = durable.checksum;
+    part.written = durable.written;
+    EXPECT_GT(durable.written, Bytes{0});
+    EXPECT_EQ(durable.incremental, ticket.base && durable.full_because.empty());
     return part;
+  }
+  /// The next one is to be built on that.
+  void build_on(const CheckpointPart& part) {
+    ticket.base = CaptureBase{part.path, part.size, part.checksum};
   }
   /// From the beginning to the end; false where the backend has no captures.
   bool take() {
@@ -159,6 +167,74 @@ TEST_P(DriverContract, APartThatIsNotWhatWasKeptIsRefused) {
                          Code::FailedPrecondition));
   EXPECT_EQ(copy(1, made), Copy::Absent);
   ASSERT_TRUE(is_ok(at(1).load_capture(made, kFirst, kept)));
+}
+
+TEST_P(DriverContract, APartIsBuiltOnAnotherAndAVmGoesOnFromIt) {
+  const VmSpec made = started(0);
+  Part first(hosts(), 0, made, kFirst);
+  if (!first.take()) GTEST_SKIP() << "no captures";
+  const CheckpointPart below = first.kept();
+  expect_alive(0, made);
+  const double before = count(0, made);
+  Part second(hosts(), 0, made, kSecond);
+  second.build_on(below);
+  ASSERT_TRUE(second.take());
+  const CheckpointPart middle = second.kept();
+  EXPECT_TRUE(second.status().incremental) << second.status().full_because;
+  EXPECT_LT(middle.written, below.written) << "it wrote no more than what had changed";
+  Part third(hosts(), 0, made, kThird);
+  third.build_on(middle);
+  third.ticket.compress = false;
+  ASSERT_TRUE(third.take());
+  const CheckpointPart top = third.kept();
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  const auto goes_on_from = [&](const CheckpointId& id, const CheckpointPart& part) {
+    ASSERT_TRUE(is_ok(at(1).load_capture(made, id, part)));
+    ASSERT_TRUE(is_ok(at(1).resume(made.key())));
+    EXPECT_TRUE(wait_until([&] { return count(1, made) >= before; }, kSoon)) << "it began anew";
+    expect_only_copy(1, made);
+    ASSERT_TRUE(is_ok(at(1).destroy(made.key())));
+  };
+  goes_on_from(kThird, top);
+  // The middle one is made full by another host; then the first one is needed no more.
+  auto merged = at(1).merge_capture(middle, true);
+  ASSERT_TRUE(is_ok(merged));
+  EXPECT_GT(*merged, middle.written);
+  auto again = at(0).merge_capture(middle, true);
+  ASSERT_TRUE(is_ok(again)) << "twice is as good as once";
+  EXPECT_EQ(*again, *merged);
+  ASSERT_TRUE(is_ok(at(1).drop_capture(made.key(), kFirst, below.path)));
+  goes_on_from(kThird, top);
+  goes_on_from(kSecond, middle);
+  ASSERT_TRUE(is_ok(at(1).drop_capture(made.key(), kSecond, middle.path)));
+  EXPECT_TRUE(fails_with(at(1).load_capture(made, kThird, top), Code::FailedPrecondition))
+      << "what it is built on is gone";
+  EXPECT_EQ(copy(1, made), Copy::Absent);
+  EXPECT_TRUE(fails_with(at(1).merge_capture(top, true), Code::FailedPrecondition));
+  EXPECT_TRUE(fails_with(at(1).merge_capture(middle, true), Code::NotFound));
+}
+
+TEST_P(DriverContract, OnAPartThatIsGoneOrAnotherNothingIsBuilt) {
+  const VmSpec made = started(0);
+  Part first(hosts(), 0, made, kFirst);
+  if (!first.take()) GTEST_SKIP() << "no captures";
+  const CheckpointPart below = first.kept();
+  CheckpointPart other = below;
+  ++other.checksum;
+  Part second(hosts(), 0, made, kSecond);
+  second.build_on(other);
+  ASSERT_TRUE(second.take());
+  const CheckpointPart full = second.kept();
+  EXPECT_FALSE(second.status().incremental);
+  EXPECT_FALSE(second.status().full_because.empty());
+  ASSERT_TRUE(is_ok(at(0).drop_capture(made.key(), kFirst, below.path)));
+  Part third(hosts(), 0, made, kThird);
+  third.build_on(below);
+  ASSERT_TRUE(third.take());
+  EXPECT_FALSE(third.status().incremental);
+  EXPECT_FALSE(third.status().full_because.empty());
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  EXPECT_TRUE(is_ok(at(1).load_capture(made, kSecond, full)));
 }
 
 TEST_P(DriverContract, AVmThatNobodyReleasesGoesOnAndItsCaptureFails) {

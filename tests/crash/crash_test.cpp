@@ -484,6 +484,17 @@ std::vector<Scene> scenes() {
          [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
          act, false, job_went_on});
   }
+  // The third of a chain: the first becomes one that is only needed.
+  all.push_back(
+      {"CheckpointTakeOnAnother",
+       [](SimWorld& w) {
+         make_saved_pool(w);
+         must_end(w, w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}));
+       },
+       [](SimWorld& w) { return w.engine().submit(engine::CheckpointRequest{JobId{"job-1"}}); },
+       {},
+       false,
+       job_went_on});
   all.push_back({"CheckpointRestore",
                  make_saved_pool,
                  restart,

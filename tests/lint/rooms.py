@@ -34,10 +34,12 @@ ROOMS = (
     Room("hypervisor/dirtylog", "core, model, own C library",
          ("orchestrator/core", "orchestrator/model"), foreign=("zstd",),
          targets=("mare_dirtylog", "mare-dirtylog")),
+    Room("hypervisor/checkpointfile", "core, own C library", ("orchestrator/core",),
+         foreign=("zstd",), targets=("mare_checkpointfile",)),
     Room("hypervisor/leases", "driver.h", ("hypervisor",), targets=("mare_leases", "mare-watchdog")),
     # QEMU's monitor speaks JSON.
-    Room("hypervisor/libvirt", "driver.h, dirtylog, leases, own C library",
-         ("hypervisor", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt", "json"),
+    Room("hypervisor/libvirt", "driver.h, checkpointfile, dirtylog, leases, own C library",
+         ("hypervisor", "hypervisor/checkpointfile", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt", "json"),
          targets=("mare_libvirt", "mare-qemu")),
     Room("hypervisor/sim", "driver.h, own C library", ("hypervisor",), targets=("mare_sim",)),
     # remote speaks the agent's wire format, which is generated from agent.proto, and checks the same

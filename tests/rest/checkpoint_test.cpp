@@ -69,6 +69,12 @@ TEST_F(CheckpointApi, OneIsTakenListedAndGoneBackTo) {
   EXPECT_EQ(all[1]["parts"].size(), 2U);
   EXPECT_EQ(all[1]["safe_point"], "not-asked");
   EXPECT_GT(all[1]["pause_ms"].get<double>(), 0);
+  EXPECT_TRUE(all[1]["base"].is_null());
+  EXPECT_EQ(all[0]["base"], "ck-1");
+  EXPECT_LT(all[0]["written_bytes"].get<double>(), all[1]["written_bytes"].get<double>());
+  const std::string metrics = world.get("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("mare_checkpoints{state=\"complete\"} 2\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_checkpoints_file_bytes "));
   const Json first = get("listCheckpoints", "jobs/" + job + "/checkpoints?limit=1");
   EXPECT_EQ(first["items"].size(), 1U);
   EXPECT_EQ(first["next_page_token"], "ck-2");
@@ -82,11 +88,16 @@ TEST_F(CheckpointApi, OneIsTakenListedAndGoneBackTo) {
 }
 
 TEST_F(CheckpointApi, AJobTellsItsPlan) {
-  const std::string job = running_job(R"(,"checkpoint_every_s":1.5,"checkpoints_kept":3)");
+  const std::string job =
+      running_job(R"(,"checkpoint_every_s":1.5,"checkpoints_kept":3,"checkpoint_mode":"full",)"
+                  R"("checkpoint_chain":4,"checkpoints_max_age_s":3600)");
   const Json shown = get("getJob", "jobs/" + job);
   EXPECT_EQ(shown["checkpoint_rule"], "every");
   EXPECT_EQ(shown["checkpoint_every_s"], 1.5);
   EXPECT_EQ(shown["checkpoints_kept"], 3);
+  EXPECT_EQ(shown["checkpoint_mode"], "full");
+  EXPECT_EQ(shown["checkpoint_chain"], 4);
+  EXPECT_EQ(shown["checkpoints_max_age_s"], 3600);
   EXPECT_EQ(shown["restarts"], 0);
   EXPECT_EQ(shown["safe_points"], false);
   EXPECT_TRUE(shown["safe_point_wait_s"].is_null());

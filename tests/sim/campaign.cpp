@@ -199,6 +199,9 @@ class Campaign {
     if (rng_.chance(0.4)) {
       request.checkpoints = {CheckpointRule::Every, Seconds{1.0 + 5 * rng_.unit()},
                              static_cast<int>(1 + rng_.below(3))};
+      if (rng_.chance(0.3)) request.checkpoints.mode = CheckpointMode::Full;
+      request.checkpoints.chain = static_cast<int>(1 + rng_.below(4));
+      if (rng_.chance(0.3)) request.checkpoints.max_age = Seconds{60};
     }
     request.ranks = static_cast<int>(1 + rng_.below(static_cast<std::uint64_t>(pool->size)));
     submit(request);

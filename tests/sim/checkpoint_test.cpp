@@ -150,6 +150,16 @@ TEST_F(Checkpoints, OnlySoManyAreKept) {
   ASSERT_EQ(kept.size(), 2U);
   EXPECT_EQ(kept[0].id.value, "ck-4");
   EXPECT_EQ(kept[1].id.value, "ck-3");
+  EXPECT_EQ(world.checkpoints().size(), 4U) << "the others are needed for them";
+  EXPECT_EQ(world.cluster.capture_files().size(), 12U);
+  expect_right_result(first);
+  const JobId full = submit({CheckpointRule::Never, Seconds{0}, 2, CheckpointMode::Full});
+  for (int i = 0; i < 4; ++i) {
+    world.play(1s);
+    ASSERT_EQ(take(full).outcome, Outcome::Succeeded);
+  }
+  world.play(10s);
+  EXPECT_EQ(complete(full).size(), 2U);
   EXPECT_EQ(world.cluster.capture_files().size(), 6U) << "the files of the others are gone";
 }
 

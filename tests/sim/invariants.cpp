@@ -59,6 +59,7 @@ void Invariants::check_ending(const sim::Ending& ending) {
 // --- rows
 
 void Invariants::check_rows() {
+  check_chains();
   const auto rows = world_.snapshot();
   std::map<HostId, Bytes> promised;
   for (const auto& reservation : rows.reservations) {
@@ -163,10 +164,25 @@ void Invariants::check_quiet() {
   }
 }
 
+void Invariants::check_chains() {
+  for (const auto& one : world_.checkpoints()) {
+    if (one.state != CheckpointState::Complete && one.state != CheckpointState::Needed) continue;
+    for (const auto& part : one.parts) {
+      if (world_.cluster.capture_is_there(part.path)) continue;
+      fail(part.path + " of " + one.id.value + ", or what it is built on, is gone");
+    }
+  }
+}
+
 void Invariants::check_checkpoints() {
   std::set<std::string> wanted;
   for (const auto& checkpoint : world_.checkpoints()) {
-    if (checkpoint.state != CheckpointState::Complete) {
+    const auto all = world_.checkpoints();
+    const bool needed = checkpoint.state == CheckpointState::Needed &&
+                        std::any_of(all.begin(), all.end(), [&](const Checkpoint& one) {
+                          return base_of(one) == checkpoint.id;
+                        });
+    if (checkpoint.state != CheckpointState::Complete && !needed) {
       fail(checkpoint.id.value + " is still " + std::string(to_string(checkpoint.state)));
     }
     for (const auto& part : checkpoint.parts) wanted.insert(part.path);

@@ -31,6 +31,8 @@ class Invariants {
   void check_vm_row(const Vm& vm, const std::vector<Operation>& unfinished);
   /// The store holds the files of the checkpoints that there are, and no others.
   void check_checkpoints();
+  /// Every checkpoint that is there has its files, and those that they are built on.
+  void check_chains();
   void check_sizes();
   void check_job_end(const Job& job, const std::vector<Operation>& operations);
   void check_vm_against_cluster(const Vm& vm, const std::vector<sim::TrueCopy>& copies);

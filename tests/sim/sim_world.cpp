@@ -264,10 +264,15 @@ std::vector<Job> SimWorld::jobs() {
 std::vector<Checkpoint> SimWorld::checkpoints() {
   return read<std::vector<Checkpoint>>(*store_, [](const store::Reader& r) {
     std::vector<Checkpoint> all;
-    for (const auto state :
-         {CheckpointState::Writing, CheckpointState::Complete, CheckpointState::Dropping}) {
+    for (const auto state : {CheckpointState::Writing, CheckpointState::Complete,
+                             CheckpointState::Needed, CheckpointState::Dropping}) {
       for (auto& one : must(r.checkpoints_in(state))) all.push_back(std::move(one));
     }
+    // ck-9 is older than ck-10.
+    std::sort(all.begin(), all.end(), [](const Checkpoint& a, const Checkpoint& b) {
+      const auto size = [](const Checkpoint& one) { return one.id.value.size(); };
+      return std::pair(size(a), a.id.value) < std::pair(size(b), b.id.value);
+    });
     return Result<std::vector<Checkpoint>>(std::move(all));
   });
 }

@@ -81,6 +81,27 @@ void add_checkpoint_options(CLI::App& submit, CheckpointPlan& plan) {
       ->check(check_duration)
       ->needs(announces)
       ->type_name("TIME");
+  submit
+      .add_option_function<std::string>(
+          "--checkpoints-max-age",
+          [&plan](const std::string& written) { plan.max_age = duration_of(written); },
+          "Older ones go (24h), but never the last one; else of any age")
+      ->check(check_duration)
+      ->type_name("TIME");
+  submit
+      .add_option_function<std::string>(
+          "--checkpoint-mode",
+          [&plan](const std::string& name) {
+            plan.mode = checkpoint_mode_from(name).value_or(plan.mode);
+          },
+          "full: each holds all; incremental: what differs from the last one")
+      ->check(CLI::IsMember({"full", "incremental"}))
+      ->default_str("incremental");
+  submit
+      .add_option("--checkpoint-chain", plan.chain,
+                  "So many incremental ones on a full one at most")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
 }
 
 void add_checkpoint_commands(CLI::App& job, Action& action) {

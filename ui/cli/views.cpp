@@ -55,7 +55,7 @@ std::string downtime(const Json& migration, const char* name) {
   const auto value = number(member(migration, "downtime_ms"), name);
   return value ? human_ms(*value) : std::string{};
 }
-/// "every 1m 0s, 2 kept", "optimal, 2 kept", "never".
+/// "every 1m 0s, 2 kept, incremental", "optimal, 2 kept, full", "never".
 std::string checkpoint_rule(const Json& job) {
   const std::string rule = text(job, "checkpoint_rule");
   const auto wait = number(job, "safe_point_wait_s");
@@ -63,7 +63,8 @@ std::string checkpoint_rule(const Json& job) {
   if (rule.empty() || rule == "never") return rule + at;
   const auto every = number(job, "checkpoint_every_s");
   return rule + (every ? " " + human_ms(*every * 1000) : "") + ", " +
-         text(job, "checkpoints_kept") + " kept" + at;
+         text(job, "checkpoints_kept") + " kept" +
+         (text(job, "checkpoint_mode").empty() ? "" : ", " + text(job, "checkpoint_mode")) + at;
 }
 std::string outcome_or_state(const Json& o) {
   const std::string outcome = text(o, "outcome");
@@ -182,6 +183,8 @@ Columns checkpoint_columns(WallTime now) {
           {"STATE", plain("state"), Shown::Always, false, true},
           {"AGE", age("began", now)},
           {"SIZE", bytes("size_bytes"), Shown::Always, true},
+          {"WRITTEN", bytes("written_bytes"), Shown::Always, true},
+          {"ON", plain("base")},
           {"PAUSE", ms("pause_ms"), Shown::Always, true},
           {"SKEW", ms("skew_ms"), Shown::Always, true},
           {"SAFE POINT", plain("safe_point"), Shown::Wide},

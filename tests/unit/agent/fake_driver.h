@@ -24,6 +24,7 @@ class FakeDriver final : public Driver {
   MemoryProfile profile_answer;
   LinkMeasurement link_answer;
   CaptureStatus capture_answer;
+  Bytes merge_answer{91};
   LeaseAnswer lease_answer;
   TemplateStatus template_answer;
   /// Called first in every call, outside the mutex, with the method's name.
@@ -38,6 +39,7 @@ class FakeDriver final : public Driver {
   std::string path;
   std::optional<LimitAction> forced;
   CaptureTicket capture_ticket;
+  bool flag = false;
   LeaseTicket lease_ticket;
   CheckpointId checkpoint;
   CheckpointPart part;
@@ -90,6 +92,9 @@ class FakeDriver final : public Driver {
   Status load_capture(const VmSpec& vm, const CheckpointId& of,
                       const CheckpointPart& from) override {
     return done("load_capture", [&] { spec = vm, checkpoint = of, part = from; });
+  }
+  Result<Bytes> merge_capture(const CheckpointPart& which, bool packed) override {
+    return answer("merge_capture", [&] { return part = which, flag = packed, merge_answer; });
   }
   Result<LeaseAnswer> renew_lease(const LeaseTicket& with) override {
     return answer("renew_lease", [&] { return lease_ticket = with, lease_answer; });

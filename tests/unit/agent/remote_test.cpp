@@ -147,9 +147,15 @@ TEST_F(Remote, WhatACheckpointNeeds) {
   EXPECT_TRUE(same(fake_.spec, full_spec()));
   EXPECT_TRUE(same(fake_.part, full_part()));
   EXPECT_EQ(fake_.checkpoint, id);
+  fake_.part = {};
+  const auto merged = driver_->merge_capture(full_part(), true);
+  ASSERT_TRUE(merged.ok()) << merged.error().text();
+  EXPECT_EQ(*merged, Bytes{91});
+  EXPECT_TRUE(same(fake_.part, full_part()));
+  EXPECT_TRUE(fake_.flag);
   EXPECT_EQ(fake_.take_calls(),
             (std::vector<std::string>{"begin_capture", "capture", "release_capture", "drop_capture",
-                                      "load_capture"}));
+                                      "load_capture", "merge_capture"}));
 }
 
 TEST_F(Remote, WhatALeaseNeeds) {

@@ -244,7 +244,12 @@ bool same(const LinkMeasurement& a, const LinkMeasurement& b) {
 }
 
 CaptureTicket full_capture_ticket() {
-  return {CheckpointId{"ck-5"}, full_key(), "/store/\xff/demo-0", Milliseconds{61'000}};
+  return {CheckpointId{"ck-5"},
+          full_key(),
+          "/store/\xff/demo-0",
+          Milliseconds{61'000},
+          CaptureBase{"/store/\xfe/demo-0", Bytes{62}, 0xfedcba9876543211ULL},
+          true};
 }
 
 LeaseTicket full_lease_ticket() {
@@ -264,6 +269,9 @@ CaptureStatus full_capture() {
   status.resumed = WallTime{72};
   status.size = Bytes{73};
   status.checksum = 0xfedcba9876543210ULL;
+  status.written = Bytes{74};
+  status.incremental = true;
+  status.full_because = "no \xff";
   return status;
 }
 
@@ -277,19 +285,30 @@ CheckpointPart full_part() {
   part.checksum = 0xf123456789abcdefULL;
   part.stopped = WallTime{82};
   part.resumed = WallTime{83};
+  part.written = Bytes{84};
+  part.base = CheckpointId{"ck-4"};
   return part;
 }
 
 bool same(const CaptureTicket& a, const CaptureTicket& b) {
-  const auto& [checkpoint, vm, path, limit] = a;
-  return same(vm, b.vm) &&
-         std::tie(checkpoint, path, limit) == std::tie(b.checkpoint, b.path, b.hold_limit);
+  const auto& [checkpoint, vm, path, limit, base, compress] = a;
+  if (base.has_value() != b.base.has_value()) return false;
+  if (base) {
+    const auto& [from, size, checksum] = *base;
+    if (std::tie(from, size, checksum) != std::tie(b.base->path, b.base->size, b.base->checksum)) {
+      return false;
+    }
+  }
+  return same(vm, b.vm) && std::tie(checkpoint, path, limit, compress) ==
+                               std::tie(b.checkpoint, b.path, b.hold_limit, b.compress);
 }
 
 bool same(const CaptureStatus& a, const CaptureStatus& b) {
-  const auto& [phase, checkpoint, error, stopped, resumed, size, checksum] = a;
-  return std::tie(phase, checkpoint, error, stopped, resumed, size, checksum) ==
-         std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.size, b.checksum);
+  const auto& [phase, checkpoint, error, stopped, resumed, size, checksum, written, incremental,
+               because] = a;
+  return std::tie(phase, checkpoint, error, stopped, resumed, size, checksum, written, incremental,
+                  because) == std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.size,
+                                       b.checksum, b.written, b.incremental, b.full_because);
 }
 
 bool same(const LeaseTicket& a, const LeaseTicket& b) {
@@ -303,9 +322,10 @@ bool same(const LeaseAnswer& a, const LeaseAnswer& b) {
 }
 
 bool same(const CheckpointPart& a, const CheckpointPart& b) {
-  const auto& [vm, uuid, host, path, size, checksum, stopped, resumed] = a;
-  return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed) ==
-         std::tie(b.vm, b.uuid, b.host, b.path, b.size, b.checksum, b.stopped, b.resumed);
+  const auto& [vm, uuid, host, path, size, checksum, stopped, resumed, written, base] = a;
+  return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed, written, base) ==
+         std::tie(b.vm, b.uuid, b.host, b.path, b.size, b.checksum, b.stopped, b.resumed, b.written,
+                  b.base);
 }
 
 }  // namespace mare::agent::test

@@ -514,7 +514,16 @@ class Jobs(CommandTest):
             body = self.sent("POST")[0][1]
             self.assertEqual((body["checkpoint_rule"], body.get("checkpoint_every_s"), body["checkpoints_kept"]),
                              told)
+            self.assertEqual((body["checkpoint_mode"], body["checkpoint_chain"]), ("incremental", 8))
+            self.assertNotIn("checkpoints_max_age_s", body)
         self.mare("job", "submit", "demo", "--checkpoint-every", "often", "--", "p", code=2)
+        self.mare("job", "submit", "demo", "--checkpoint-mode", "full", "--checkpoint-chain", "3",
+                  "--checkpoints-max-age", "24h", "--", "p")
+        body = self.sent("POST")[-1][1]
+        self.assertEqual((body["checkpoint_mode"], body["checkpoint_chain"], body["checkpoints_max_age_s"]),
+                         ("full", 3, 86400))
+        self.mare("job", "submit", "demo", "--checkpoint-mode", "some", "--", "p", code=2)
+        self.mare("job", "submit", "demo", "--checkpoint-chain", "0", "--", "p", code=2)
 
     def test_safe_points_are_asked_for_in_words(self) -> None:
         self.submit(state="queued")
@@ -536,13 +545,14 @@ class Jobs(CommandTest):
         self.server.on("GET", "/operations/op-1", {**done, "reason": "told"})
         self.server.on("GET", "/jobs/job-1/checkpoints",
                        {"items": [{"id": "ck-2", "state": "complete", "size_bytes": 402653184, "pause_ms": 62.5,
+                                   "written_bytes": 7340032, "base": "ck-1",
                                    "skew_ms": 4.1, "safe_point": "missed"}], "next_page_token": None})
         self.assertIn("job-1 is complete", self.mare("job", "checkpoint", "job-1").stderr)
         self.mare("job", "restart", "job-1", "--checkpoint", "ck-1", "--hosts", "h2,h3")
         self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:restart",
                                                  {"checkpoint": "ck-1", "hosts": ["h2", "h3"]}))
         table = self.mare("job", "checkpoints", "job-1").stdout
-        for word in ("ck-2", "complete", "384 MiB", "62.5 ms", "4.10 ms"):
+        for word in ("ck-2", "complete", "384 MiB", "7 MiB", "ck-1", "62.5 ms", "4.10 ms"):
             self.assertIn(word, table)
         self.assertIn("missed", self.mare("job", "checkpoints", "job-1", "-o", "wide").stdout)
 

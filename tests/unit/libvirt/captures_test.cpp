@@ -10,6 +10,7 @@
 
 #include "hypervisor/libvirt/capabilities.h"
 #include "hypervisor/libvirt/monitor.h"
+#include "orchestrator/core/checksum.h"
 #include "tests/unit/libvirt/directory.h"
 
 namespace mare::libvirt {
@@ -56,9 +57,8 @@ TEST(CopyOnWrite, NeedsAQemuThatLeavesThePausedPaused) {
 }
 
 TEST(CaptureFile, BeginsAsLibvirtWritesIt) {
-  const std::string header = save_header("<domain/>", true);
+  const std::string header = save_header("<domain/>");
   EXPECT_EQ(header.substr(0, 16), "LibvirtQemudSave");
-  EXPECT_EQ(save_header("<domain/>", false).substr(0, 16), "LibvirtQemudPart");
   const auto word = [&](std::size_t index) {
     std::uint32_t value = 0;
     std::memcpy(&value, header.data() + 16 + 4 * index, sizeof value);
@@ -73,45 +73,115 @@ TEST(CaptureFile, BeginsAsLibvirtWritesIt) {
   EXPECT_EQ(header.substr(92), std::string("<domain/>\0", 10));
 }
 
-TEST(CaptureFile, IsWholeOnlyInTheEnd) {
+CheckpointPart kept_of(const CaptureFile& file, const std::string& path) {
+  CheckpointPart part;
+  part.vm = VmId{"demo-0"};
+  part.path = path;
+  part.size = file.identity().size;
+  part.checksum = file.identity().checksum;
+  return part;
+}
+
+TEST(CaptureFile, GivesTheStateThatLibvirtRestores) {
   const TestDirectory directory;
   const std::string path = directory.path() + "/job-1/ck-1/demo-0";
-  auto made = CaptureFile::create(path, "<domain/>");
+  auto made = CaptureFile::create(path, "<domain/>", {});
   ASSERT_TRUE(made) << made.error().text();
   CaptureFile& file = **made;
   ASSERT_TRUE(file.add("pages"));
   ASSERT_TRUE(file.add(" and devices"));
-  EXPECT_EQ(read_file(path).substr(0, 16), "LibvirtQemudPart");
-  EXPECT_EQ(CaptureFile::create(path, "<domain/>").error().code, Code::AlreadyExists);
+  EXPECT_EQ(CaptureFile::create(path, "<domain/>", {}).error().code, Code::AlreadyExists);
+  const std::string unpacked = directory.path() + "/state/unpacked";
+  EXPECT_FALSE(UnpackedPart::make(unpacked, kept_of(file, path))) << "it is not whole";
   ASSERT_TRUE(file.finish());
-  const std::string content = read_file(path);
-  EXPECT_EQ(content, save_header("<domain/>", true) + "pages and devices");
-  EXPECT_EQ(file.size().count, content.size());
-  Checksum sum;
-  sum.add(content);
-  EXPECT_EQ(file.checksum(), sum.value());
-  const Bytes size = file.size();
+  const CheckpointPart part = kept_of(file, path);
+  const std::string state = save_header("<domain/>") + "pages and devices";
+  EXPECT_EQ(part.size.count, state.size());
+  EXPECT_EQ(file.written().count, std::filesystem::file_size(path));
+  EXPECT_FALSE(file.incremental());
   made->reset();
-  EXPECT_TRUE(check_file(path, size, sum.value())) << "it stays";
-  EXPECT_EQ(check_file(path, size, sum.value() + 1).error().code, Code::FailedPrecondition);
-  EXPECT_EQ(check_file(path, size + Bytes{1}, sum.value()).error().code, Code::FailedPrecondition);
-  EXPECT_EQ(check_file(path + "x", size, sum.value()).error().code, Code::NotFound);
+  std::string left;
+  {
+    auto again = UnpackedPart::make(unpacked, part);
+    ASSERT_TRUE(again) << again.error().text();
+    left = (*again)->path();
+    EXPECT_EQ(read_file(left), state);
+  }
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(path)) << "it stays";
+  CheckpointPart other = part;
+  ++other.checksum;
+  EXPECT_EQ(UnpackedPart::make(unpacked, other).error().code, Code::FailedPrecondition);
+  other = part;
+  other.size = other.size + Bytes{1};
+  EXPECT_EQ(UnpackedPart::make(unpacked, other).error().code, Code::FailedPrecondition);
+  other = part;
+  other.path += "x";
+  EXPECT_EQ(UnpackedPart::make(unpacked, other).error().code, Code::NotFound);
+  EXPECT_TRUE(std::filesystem::is_empty(unpacked)) << "nothing is left of those that failed";
+  clear_unpacked(unpacked);
+  EXPECT_FALSE(std::filesystem::exists(unpacked));
+}
+
+TEST(CaptureFile, IsBuiltOnTheLastOne) {
+  const TestDirectory directory;
+  const std::string base = directory.path() + "/job-1/ck-1/demo-0";
+  const std::string path = directory.path() + "/job-1/ck-2/demo-0";
+  auto first = CaptureFile::create(base, "<domain/>", {});
+  ASSERT_TRUE(first && (*first)->add("pages") && (*first)->finish());
+  auto below = (*first)->for_next();
+  EXPECT_EQ(below.base.path, base);
+  EXPECT_TRUE(checkpointfile::still_there(below));
+  auto second = CaptureFile::create(path, "<domain/>", {true, std::move(below)});
+  ASSERT_TRUE(second && (*second)->add("other pages") && (*second)->finish());
+  EXPECT_TRUE((*second)->incremental());
+  const CheckpointPart part = kept_of(**second, path);
+  auto unpacked = UnpackedPart::make(directory.path() + "/state", part);
+  ASSERT_TRUE(unpacked) << unpacked.error().text();
+  EXPECT_EQ(read_file((*unpacked)->path()), save_header("<domain/>") + "other pages");
+  below = (*second)->for_next();
+  EXPECT_EQ(below.files, (std::vector<std::string>{path, base}));
+  ASSERT_TRUE(checkpointfile::remove_part(base));
+  EXPECT_FALSE(checkpointfile::still_there(below));
+  EXPECT_EQ(UnpackedPart::make(directory.path() + "/state", part).error().code,
+            Code::FailedPrecondition);
+}
+
+TEST(CaptureFile, TheStateAsOlderVersionsWroteItIsRestoredFromWhereItIs) {
+  const TestDirectory directory;
+  const std::string path = directory.path() + "/demo-0";
+  const std::string state = save_header("<domain/>") + "pages";
+  std::ofstream(path, std::ios::binary) << state;
+  Checksum sum;
+  sum.add(state);
+  CheckpointPart part;
+  part.path = path;
+  part.size = Bytes{state.size()};
+  part.checksum = sum.value();
+  {
+    auto found = UnpackedPart::make(directory.path() + "/state", part);
+    ASSERT_TRUE(found) << found.error().text();
+    EXPECT_EQ((*found)->path(), path);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  ++part.checksum;
+  EXPECT_EQ(UnpackedPart::make(directory.path() + "/state", part).error().code,
+            Code::FailedPrecondition);
 }
 
 TEST(CaptureFile, OneThatIsNotFinishedIsRemovedWithItsDirectories) {
   const TestDirectory directory;
   const std::string path = directory.path() + "/job-1/ck-1/demo-0";
   {
-    auto made = CaptureFile::create(path, "<domain/>");
+    auto made = CaptureFile::create(path, "<domain/>", {});
     ASSERT_TRUE(made);
     EXPECT_TRUE(std::filesystem::exists(path));
   }
   EXPECT_FALSE(std::filesystem::exists(directory.path() + "/job-1"));
   EXPECT_TRUE(std::filesystem::exists(directory.path()));
-  EXPECT_TRUE(remove_file(path)) << "twice is as good as once";
-  auto other = CaptureFile::create(directory.path() + "/job-1/ck-1/demo-1", "<domain/>");
+  auto other = CaptureFile::create(directory.path() + "/job-1/ck-1/demo-1", "<domain/>", {});
   ASSERT_TRUE(other && (*other)->finish());
-  { auto made = CaptureFile::create(path, "<domain/>"); }
+  { auto made = CaptureFile::create(path, "<domain/>", {}); }
   EXPECT_TRUE(std::filesystem::exists(directory.path() + "/job-1/ck-1/demo-1"));
 }
 
@@ -119,7 +189,7 @@ TEST(CaptureFile, AWholeOneThatNobodyWantsIsRemoved) {
   const TestDirectory directory;
   const std::string path = directory.path() + "/job-1/ck-1/demo-0";
   {
-    auto made = CaptureFile::create(path, "<domain/>");
+    auto made = CaptureFile::create(path, "<domain/>", {});
     ASSERT_TRUE(made && (*made)->finish());
     (*made)->discard();
   }
@@ -130,9 +200,9 @@ TEST(CaptureFile, IsNeverWrittenOverWhatIsThere) {
   // A device that is there already can't be made.
   const TestDirectory directory;
   const std::string path = directory.path() + "/job-1";
-  EXPECT_EQ(CaptureFile::create("/dev/full", "<domain/>").error().code, Code::AlreadyExists);
+  EXPECT_EQ(CaptureFile::create("/dev/full", "<domain/>", {}).error().code, Code::AlreadyExists);
   std::ofstream(path) << "a file where a directory is to be";
-  EXPECT_FALSE(CaptureFile::create(path + "/ck-1/demo-0", "<domain/>"));
+  EXPECT_FALSE(CaptureFile::create(path + "/ck-1/demo-0", "<domain/>", {}));
 }
 
 }  // namespace

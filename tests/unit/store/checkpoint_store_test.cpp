@@ -31,6 +31,8 @@ Checkpoint full_checkpoint(const std::string& id, const std::string& job, Checkp
     part.checksum = 0xfedcba9876543210ULL + static_cast<std::uint64_t>(i);  // above what SQL has
     part.stopped = WallTime{110};
     part.resumed = WallTime{150};
+    part.written = Bytes{3};
+    part.base = CheckpointId{"ck-0"};
     checkpoint.parts.push_back(part);
   }
   return checkpoint;
@@ -92,6 +94,8 @@ TEST_F(CheckpointStoreTest, ComesBackAsItWas) {
     EXPECT_EQ(found.parts[i].checksum, put_in.parts[i].checksum);
     EXPECT_EQ(found.parts[i].stopped, put_in.parts[i].stopped);
     EXPECT_EQ(found.parts[i].resumed, put_in.parts[i].resumed);
+    EXPECT_EQ(found.parts[i].written, put_in.parts[i].written);
+    EXPECT_EQ(found.parts[i].base, put_in.parts[i].base);
   }
 }
 
@@ -121,7 +125,8 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   Job job;
   job.id = JobId{"job-1"};
   job.pool = PoolId{"demo"};
-  job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7, true, Seconds{2.5}};
+  job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7,           CheckpointMode::Full, 5,
+                     Seconds{90.5},         true,         Seconds{2.5}};
   job.restarts = 3;
   job.recovery_from = CheckpointId{"ck-5"};
   job.recovery_tries = 2;
@@ -132,6 +137,9 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   EXPECT_EQ(found.checkpoints.keep, 7);
   EXPECT_TRUE(found.checkpoints.safe_points);
   EXPECT_EQ(found.checkpoints.safe_point_wait, Seconds{2.5});
+  EXPECT_EQ(found.checkpoints.mode, CheckpointMode::Full);
+  EXPECT_EQ(found.checkpoints.chain, 5);
+  EXPECT_EQ(found.checkpoints.max_age, Seconds{90.5});
   EXPECT_EQ(found.restarts, 3);
   EXPECT_EQ(found.recovery_from.value, "ck-5");
   EXPECT_EQ(found.recovery_tries, 2);

@@ -203,8 +203,9 @@ TEST(JobBody, CheckpointsThereAndBack) {
   JobBody body{PoolId{"demo"}, "", {"/opt/x"}, {}, 1};
   for (const CheckpointPlan& plan :
        {CheckpointPlan{}, CheckpointPlan{CheckpointRule::Every, Seconds{1.5}, 9},
-        CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1},
-        CheckpointPlan{CheckpointRule::Never, Seconds{0}, 2, true, Seconds{2.5}}}) {
+        CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1, CheckpointMode::Full, 3,
+                       Seconds{86'400}},
+        CheckpointPlan{.safe_points = true, .safe_point_wait = Seconds{2.5}}}) {
     body.checkpoints = plan;
     const auto back = good<JobBody>(to_text(to_json(body)));
     EXPECT_EQ(back.checkpoints.rule, plan.rule);
@@ -212,10 +213,15 @@ TEST(JobBody, CheckpointsThereAndBack) {
     EXPECT_EQ(back.checkpoints.keep, plan.keep);
     EXPECT_EQ(back.checkpoints.safe_points, plan.safe_points);
     EXPECT_EQ(back.checkpoints.safe_point_wait, plan.safe_point_wait);
+    EXPECT_EQ(back.checkpoints.mode, plan.mode);
+    EXPECT_EQ(back.checkpoints.chain, plan.chain);
+    EXPECT_EQ(back.checkpoints.max_age, plan.max_age);
   }
   const auto every = good<JobBody>(R"({"pool":"p","command":["a"],"checkpoint_every_s":60})");
   EXPECT_EQ(every.checkpoints.rule, CheckpointRule::Every) << "said by the interval alone";
   EXPECT_EQ(every.checkpoints.keep, kCheckpointsKept);
+  EXPECT_EQ(every.checkpoints.mode, CheckpointMode::Incremental);
+  EXPECT_EQ(every.checkpoints.chain, kCheckpointChain);
 }
 
 TEST(RestartBody, ThereAndBackAndBadInput) {
@@ -241,6 +247,9 @@ TEST(JobBody, BadInput) {
               ElementsAre("/safe_point_wait_s"));
   EXPECT_THAT(bad<JobBody>(job + R"("safe_point_wait_s":2})"), ElementsAre("/safe_point_wait_s"))
       << "nobody waits without safe points";
+  EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_mode":"some","checkpoint_chain":0,)"
+                                 R"("checkpoints_max_age_s":59})"),
+              ElementsAre("/checkpoint_mode", "/checkpoint_chain", "/checkpoints_max_age_s"));
   EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));

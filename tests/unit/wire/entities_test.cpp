@@ -135,7 +135,8 @@ TEST(Entities, Job) {
   there_and_back(job, job_from);
   EXPECT_TRUE(to_json(job)["exit_code"].is_null());
   EXPECT_TRUE(to_json(job)["checkpoint_every_s"].is_null());
-  job.checkpoints = {CheckpointRule::Every, Seconds{2.5}, 7};
+  EXPECT_TRUE(to_json(job)["checkpoints_max_age_s"].is_null());
+  job.checkpoints = {CheckpointRule::Every, Seconds{2.5}, 7, CheckpointMode::Full, 3, Seconds{90}};
   job.restarts = 3;
   there_and_back(job, job_from);
   EXPECT_TRUE(to_json(job)["safe_point_wait_s"].is_null());
@@ -145,8 +146,9 @@ TEST(Entities, Job) {
   EXPECT_EQ(to_json(job)["safe_point_wait_s"], 0.25);
   EXPECT_EQ(to_json(job)["checkpoint_every_s"], 2.5);
   Json old = to_json(job);
-  for (const char* name : {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept", "restarts",
-                           "safe_points", "safe_point_wait_s"}) {
+  for (const char* name : {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept",
+                           "checkpoint_mode", "checkpoint_chain", "checkpoints_max_age_s",
+                           "restarts", "safe_points", "safe_point_wait_s"}) {
     old.erase(name);
   }
   const auto from_older = job_from(old);
@@ -172,7 +174,9 @@ TEST(Entities, Checkpoint) {
   part.size = checkpoint.size;
   part.checksum = 0xfedcba9876543210ULL;
   part.stopped = kThen;
-  checkpoint.parts = {part};
+  checkpoint.parts = {part, part};
+  checkpoint.parts[1].written = Bytes{7};
+  checkpoint.parts[1].base = CheckpointId{"ck-0"};
   const Json shown = Json::parse(to_text(to_json(checkpoint)));
   EXPECT_EQ(shown["pause_ms"], 62.5);
   EXPECT_EQ(shown["safe_point"], "not-asked");
@@ -181,6 +185,12 @@ TEST(Entities, Checkpoint) {
   EXPECT_EQ(shown["size_bytes"], 5'000'000'000);
   EXPECT_EQ(shown["parts"][0]["checksum"], "fedcba9876543210") << "no number: it needs 64 bits";
   EXPECT_EQ(shown["parts"][0]["vm"], "demo-0");
+  EXPECT_EQ(shown["parts"][0]["written_bytes"], 5'000'000'000) << "as an older version wrote it";
+  EXPECT_TRUE(shown["parts"][0]["base"].is_null());
+  EXPECT_EQ(shown["parts"][1]["written_bytes"], 7);
+  EXPECT_EQ(shown["parts"][1]["base"], "ck-0");
+  EXPECT_EQ(shown["written_bytes"], 5'000'000'007);
+  EXPECT_EQ(shown["base"], "ck-0");
   EXPECT_TRUE(shown["parts"][0]["resumed"].is_null());
 }
 

@@ -39,7 +39,9 @@ TEST(Duration, KnowsItsUnits) {
   EXPECT_EQ(parse_duration("30s"), Milliseconds{30'000});
   EXPECT_EQ(parse_duration("30"), Milliseconds{30'000});
   EXPECT_EQ(parse_duration("2m"), Milliseconds{120'000});
-  for (const char* text : {"", "s", "-1s", "1h", "1.5s", "99999999999999999999s", " 1s"}) {
+  EXPECT_EQ(parse_duration("24h"), Milliseconds{86'400'000});
+  EXPECT_EQ(parse_duration("7d"), Milliseconds{604'800'000});
+  for (const char* text : {"", "s", "-1s", "1w", "1.5s", "99999999999999999999s", " 1s"}) {
     EXPECT_FALSE(parse_duration(text)) << text;
   }
 }

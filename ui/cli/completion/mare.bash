@@ -38,9 +38,11 @@ _mare() {
     --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --checkpoint-every) COMPREPLY=($(compgen -W "10s 60s 10m optimal" -- "$current")); return ;;
+    --checkpoint-mode) COMPREPLY=($(compgen -W "full incremental" -- "$current")); return ;;
+    --checkpoints-max-age) COMPREPLY=($(compgen -W "1h 24h 7d" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration cluster" -- "$current")); return ;;
-    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--checkpoint-chain|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
@@ -74,7 +76,7 @@ _mare() {
     vm:show|vm:memory) words=$(_mare_names vm) ;;
     vm:start) words="$(_mare_names vm) --host" ;;
     vm:stop) words="$(_mare_names vm) --force" ;;
-    job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --safe-points --safe-point-wait --follow --cancel-on-interrupt --" ;;
+    job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --checkpoints-max-age --checkpoint-mode --checkpoint-chain --safe-points --safe-point-wait --follow --cancel-on-interrupt --" ;;
     job:show|job:cancel|job:wait|job:checkpoint|job:checkpoints) words=$(_mare_names job) ;;
     job:spread|job:pack) words="$(_mare_names job) --hosts --remaining --force --dry-run" ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
