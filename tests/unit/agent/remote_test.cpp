@@ -150,7 +150,7 @@ TEST_F(Remote, WhatACheckpointNeeds) {
   fake_.part = {};
   const auto merged = driver_->merge_capture(full_part(), true);
   ASSERT_TRUE(merged.ok()) << merged.error().text();
-  EXPECT_EQ(*merged, Bytes{91});
+  EXPECT_EQ(merged->count, 91U);
   EXPECT_TRUE(same(fake_.part, full_part()));
   EXPECT_TRUE(fake_.flag);
   EXPECT_EQ(fake_.take_calls(),

@@ -322,7 +322,7 @@ bool same(const LeaseAnswer& a, const LeaseAnswer& b) {
 }
 
 bool same(const CheckpointPart& a, const CheckpointPart& b) {
-  const auto& [vm, uuid, host, path, size, checksum, stopped, resumed, written, base] = a;
+  const auto& [vm, uuid, host, path, size, checksum, written, base, stopped, resumed] = a;
   return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed, written, base) ==
          std::tie(b.vm, b.uuid, b.host, b.path, b.size, b.checksum, b.stopped, b.resumed, b.written,
                   b.base);
