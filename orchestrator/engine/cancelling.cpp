@@ -42,6 +42,8 @@ Status can_cancel(const Operation& operation) {
     case OperationKind::PlanLayout:
     case OperationKind::LayoutChange:
     case OperationKind::CheckpointTake:
+    case OperationKind::HostEvacuate:
+    case OperationKind::PlanEvacuate:
       return ok_status();
     case OperationKind::RecoveryRun:
       return make_error(Code::FailedPrecondition,

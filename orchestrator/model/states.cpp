@@ -38,7 +38,9 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::LayoutChange, "layout.change"},
     Name<OperationKind>{OperationKind::CheckpointTake, "checkpoint.take"},
     Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"},
-    Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"}};
+    Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"},
+    Name<OperationKind>{OperationKind::HostEvacuate, "host.evacuate"},
+    Name<OperationKind>{OperationKind::PlanEvacuate, "plan.evacuate"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},

@@ -46,6 +46,8 @@ enum class OperationKind : std::uint8_t {
   CheckpointTake,  // of a job, as the next one: one at a time by their common noun
   CheckpointRestore,  // of a job: it goes on from a checkpoint
   RecoveryRun,        // of a job: one try to bring it back after a host or a VM of it died
+  HostEvacuate,       // away from a host that will fail at a known time
+  PlanEvacuate,       // of a host: what of that can be done in time
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 
