@@ -265,11 +265,12 @@ class ThreatReader {
     double left_s = 0;  // at most
     bool overdue = false;
   };
-  std::map<std::string, OnItsWay> moving_;  // by VM
+  std::map<std::string, OnItsWay> moving_;            // by VM
   double link_ = std::numeric_limits<double>::max();  // the slowest that was measured, bytes/s
 };
 
 struct OwnMoves {
+  bool any = false;
   bool moved = false;
   std::string trouble;  // of the last that failed
 };
@@ -277,11 +278,26 @@ OwnMoves moves_of(const Warning& warning, const VmId& vm) {
   OwnMoves out;
   for (const auto& child : warning.children) {
     if (child.kind != OperationKind::VmMigrate || child.target != vm.value) continue;
+    out.any = true;
     out.moved |= child.outcome == Outcome::Succeeded;
-    const bool failed = child.finished() && child.outcome != Outcome::Succeeded;
+    // One that was cancelled was so because of the time.
+    const bool failed = child.outcome == Outcome::Failed;
     if (failed && out.trouble.empty()) out.trouble = child.reason;  // newest first
   }
   return out;
+}
+
+/// Has the job gone back to a checkpoint since, or is it on its way?
+Result<bool> was_put_back(const store::Reader& reader, const std::vector<Job>& jobs,
+                          WallTime since) {
+  if (jobs.empty()) return false;
+  store::OperationFilter filter;
+  filter.target = jobs.front().id.value;
+  filter.kind = OperationKind::CheckpointRestore;
+  filter.limit = 1;
+  auto last = reader.operations(filter);
+  if (!last) return last.error();
+  return !last->empty() && last->front().created >= since;
 }
 
 Result<Fate> fate_of(const store::Reader& reader, const Warning& warning, const VmId& id,
@@ -291,20 +307,24 @@ Result<Fate> fate_of(const store::Reader& reader, const Warning& warning, const 
   if (!vm) return vm.error();
   auto jobs = jobs_on(reader, *vm);
   if (!jobs) return jobs.error();
-  const bool back_again = !jobs->empty() && jobs->front().restarts > 0;
+  auto back_again = was_put_back(reader, *jobs, warning.since);
+  if (!back_again) return back_again.error();
   const auto own = moves_of(warning, id);
   if (!vm->host) {
-    if (back_again) return Fate{id, FateKind::BroughtBack, "on its way"};
+    if (*back_again) return Fate{id, FateKind::BroughtBack, "on its way"};
     return Fate{id, FateKind::Gone, std::string(to_string(vm->state))};
   }
   if (*vm->host != warning.host) {
-    const bool moved = own.moved || !back_again;
+    const bool moved = own.moved || !*back_again;
     return Fate{id, moved ? FateKind::Moved : FateKind::BroughtBack, "to " + vm->host->value};
   }
   const auto known = why.find(id.value);
-  const std::string reason = !own.trouble.empty()  ? own.trouble
-                             : known == why.end() ? "its move did not end in time"
-                                                  : known->second;
+  std::string reason = "its move did not end in time";
+  if (!own.trouble.empty()) {
+    reason = own.trouble;
+  } else if (known != why.end() && !own.any) {
+    reason = known->second;
+  }
   if (jobs->empty()) return Fate{id, FateKind::Left, reason};
   const Job& job = jobs->front();
   auto newest = covering(reader, job.id, WallTime{0});
@@ -356,8 +376,8 @@ Result<std::vector<Fate>> read_fates(const store::Reader& reader, const Warning&
 std::string in_words(const std::vector<Fate>& fates) {
   if (fates.empty()) return "there was no VM";
   std::string out;
-  for (const auto kind : {FateKind::Moved, FateKind::BroughtBack, FateKind::Covered,
-                          FateKind::Left, FateKind::Gone}) {
+  for (const auto kind : {FateKind::Moved, FateKind::BroughtBack, FateKind::Covered, FateKind::Left,
+                          FateKind::Gone}) {
     std::string names;
     std::size_t count = 0;
     for (const auto& one : fates) {
@@ -367,7 +387,8 @@ std::string in_words(const std::vector<Fate>& fates) {
     }
     if (count == 0) continue;
     const std::string all = policy::counted(fates.size(), "VM");
-    out += (out.empty() ? std::to_string(count) + " of " + all + " " : "; " + std::to_string(count) + " ") +
+    out += (out.empty() ? std::to_string(count) + " of " + all + " "
+                        : "; " + std::to_string(count) + " ") +
            std::string(kind == FateKind::Covered ? "covered by a checkpoint" : to_string(kind)) +
            ": " + names;
   }

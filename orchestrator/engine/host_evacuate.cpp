@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::chrono::nanoseconds kLook = std::chrono::seconds{1};
 constexpr std::chrono::nanoseconds kLookFast = std::chrono::milliseconds{100};
-constexpr double kPlanShare = 1.0 / 3;      // of the time, for forecasts at most
-constexpr double kTurnBack_s = 3;           // to cancel a move before its job is saved
+constexpr double kPlanShare = 1.0 / 3;  // of the time, for forecasts at most
+constexpr double kTurnBack_s = 3;       // to cancel a move before its job is saved
 constexpr double kLeastForATry_s = 2;
 
 class HostEvacuate final : public Task {
@@ -72,10 +72,10 @@ class HostEvacuate final : public Task {
     for (const auto& vm : *vms) kept["vms"].push_back(vm.id.value);
     set_request(kept.dump());
     const std::string reason = kept.value("reason", "");
-    if (commit(to_string(Event::Begin), to_string(State::Leaving),
-               "until " + format_rfc3339(operation().deadline) +
-                   (reason.empty() ? "" : ": " + reason),
-               set_admin(HostAdmin::Draining))) {
+    if (commit(
+            to_string(Event::Begin), to_string(State::Leaving),
+            "until " + format_rfc3339(operation().deadline) + (reason.empty() ? "" : ": " + reason),
+            set_admin(HostAdmin::Draining))) {
       advance();
     }
   }
@@ -117,8 +117,8 @@ class HostEvacuate final : public Task {
     const bool late = scene->warning.now >= scene->warning.deadline;
     if (late || scene->here.empty()) return end(*scene, late);
     if (is_planned(*scene)) act(*scene);
-    come_back(std::min<std::chrono::nanoseconds>(pace(), scene->warning.deadline -
-                                                              scene->warning.now));
+    come_back(
+        std::min<std::chrono::nanoseconds>(pace(), scene->warning.deadline - scene->warning.now));
   }
 
   /// A short warning is looked at more often.
@@ -227,8 +227,8 @@ class HostEvacuate final : public Task {
     }
   }
   bool must_save_now(const Scene& scene, const Vm& vm) const {
-    auto jobs = query<std::vector<Job>>(
-        store(), [&](const store::Reader& r) { return jobs_on(r, vm); });
+    auto jobs =
+        query<std::vector<Job>>(store(), [&](const store::Reader& r) { return jobs_on(r, vm); });
     if (!jobs || jobs->empty()) return false;
     for (const auto& job : scene.threat.jobs) {
       if (job.job != jobs->front().id) continue;
@@ -236,8 +236,7 @@ class HostEvacuate final : public Task {
       const double left = scene.threat.left_s;
       if (left < *job.checkpoint_s) return false;  // too late for that: the move may still end
       const bool in_vain = job.waits_s > left;
-      return in_vain ||
-             (job.overdue && left < job.waits_s + *job.checkpoint_s + kTurnBack_s);
+      return in_vain || (job.overdue && left < job.waits_s + *job.checkpoint_s + kTurnBack_s);
     }
     return false;
   }

@@ -116,8 +116,8 @@ class PlanEvacuate final : public Planning {
 /// May this host be evacuated, and is there a place to go to?
 Status check_warning(const store::Reader& reader, const HostId& id, Seconds within) {
   if (!(within >= kShortestWarning && within <= kLongestWarning)) {
-    return field_error("within_s", "nothing can be done within " + std::to_string(within.count()) +
-                                       " s",
+    return field_error("within_s",
+                       "nothing can be done within " + std::to_string(within.count()) + " s",
                        "give 1 to 86400 seconds: the time until the host fails");
   }
   auto host = reader.host(id);
@@ -136,10 +136,10 @@ Status check_warning(const store::Reader& reader, const HostId& id, Seconds with
   auto rooms = rooms_now(reader, *alike, id);
   if (!rooms) return rooms.error();
   if (!vms->empty() && rooms->empty()) {
-    return make_error(Code::FailedPrecondition,
-                      "there is no other host that is up and in use for the VMs of host '" +
-                          id.value + "'",
-                      "add one with 'mare host add', or activate a drained one");
+    return make_error(
+        Code::FailedPrecondition,
+        "there is no other host that is up and in use for the VMs of host '" + id.value + "'",
+        "add one with 'mare host add', or activate a drained one");
   }
   return ok_status();
 }
@@ -169,8 +169,8 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const EvacuateR
                                  {"reason", request.reason},
                                  {"admin_before", to_string(host->admin)}}
                       .dump();
-  draft.deadline = context.ports.clock.wall_now() +
-                   std::chrono::duration_cast<WallTime>(request.within);
+  draft.deadline =
+      context.ports.clock.wall_now() + std::chrono::duration_cast<WallTime>(request.within);
   return insert_operation(tx, context.ports.clock, draft);
 }
 
@@ -189,8 +189,8 @@ Result<std::optional<Operation>> tighten(store::Transaction& tx, Context& contex
   if (wanted >= row.deadline) return std::optional<Operation>{std::move(row)};
   row.deadline = wanted;
   if (auto done = tx.update(row); !done) return done.error();
-  const std::string detail = "until " + format_rfc3339(wanted) +
-                             (request.reason.empty() ? "" : ": " + request.reason);
+  const std::string detail =
+      "until " + format_rfc3339(wanted) + (request.reason.empty() ? "" : ": " + request.reason);
   const OperationEvent line{0, row.id, now, row.state, "Tighten", row.state, detail};
   if (auto done = tx.append(line); !done) return done.error();
   return std::optional<Operation>{std::move(row)};

@@ -287,10 +287,10 @@ class Planner {
   std::string why_left(std::size_t index) const {
     const LeavingVm& vm = threat_.vms[index];
     const ThreatenedJob* job = job_of(vm);
-    std::string out = vm.ways.empty() ? vm.why_not
-                                      : "its move may take " +
-                                            figure(vm.ways[quickest(vm)].longest_s, 1) +
-                                            " s, too long beside the others";
+    std::string out = vm.ways.empty()
+                          ? vm.why_not
+                          : "its move may take " + figure(vm.ways[quickest(vm)].longest_s, 1) +
+                                " s, too long beside the others";
     if (job == nullptr) return out;
     if (!vm.ways.empty() && !whole(*job)) out = "not all VMs of its job can leave";
     const std::string name = job->job.value;
@@ -351,11 +351,11 @@ EvacuationPlan plan_evacuation(const Threat& threat) {
 
 std::string in_words(const EvacuationPlan& plan, const Threat& threat) {
   const auto vm = [&threat](std::size_t index) { return threat.vms[index].vm.value; };
-  std::string out = plan.moves.empty() ? "no VM fits into the time that is left"
-                                       : counted(plan.moves.size(), "VM") + " can leave in time: " +
-                                             listed(plan.moves, [&](const PlannedLeave& one) {
-                                               return vm(one.index);
-                                             });
+  std::string out =
+      plan.moves.empty()
+          ? "no VM fits into the time that is left"
+          : counted(plan.moves.size(), "VM") + " can leave in time: " +
+                listed(plan.moves, [&](const PlannedLeave& one) { return vm(one.index); });
   if (threat.vms.empty()) out = "there is no VM to move";
   if (!plan.saves.empty()) {
     out += "; a checkpoint of " + listed(plan.saves, [](const auto& one) { return one.job.value; });

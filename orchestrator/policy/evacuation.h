@@ -72,10 +72,10 @@ struct LeftBehind {
 };
 
 struct EvacuationPlan {
-  std::vector<PlannedLeave> moves;    // in the order of their beginnings
+  std::vector<PlannedLeave> moves;  // in the order of their beginnings
   std::vector<PlannedSave> saves;
-  std::vector<std::size_t> covered;   // stay; their job is saved, or will be by this plan
-  std::vector<LeftBehind> left;       // stay, and nothing is promised for them
+  std::vector<std::size_t> covered;  // stay; their job is saved, or will be by this plan
+  std::vector<LeftBehind> left;      // stay, and nothing is promised for them
 };
 
 /// First every job that can be saved is, then as many as fit go on without a break: a job moves

@@ -22,8 +22,8 @@ Response take_alerts(Api& api, const Call& call) {
   wire::Json refusals = wire::Json::array();
   std::optional<Error> first;
   for (const auto& alert : body.alerts) {
-    const auto accepted = api.engine.submit(engine::EvacuateRequest{
-        alert.host, Seconds{static_cast<double>(within)}, alert.says});
+    const auto accepted = api.engine.submit(
+        engine::EvacuateRequest{alert.host, Seconds{static_cast<double>(within)}, alert.says});
     if (accepted) {
       operations.push_back(wire::to_json(*accepted));
       continue;
@@ -34,9 +34,9 @@ Response take_alerts(Api& api, const Call& call) {
     if (!first) first = accepted.error();
   }
   if (first && operations.empty()) return refuse(call, *first);
-  return json_response(200, wire::Json{{"operations", operations},
-                                       {"refused", refusals},
-                                       {"ignored", body.ignored}});
+  return json_response(
+      200,
+      wire::Json{{"operations", operations}, {"refused", refusals}, {"ignored", body.ignored}});
 }
 
 }  // namespace

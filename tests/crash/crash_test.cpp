@@ -272,7 +272,11 @@ void add_evacuations(std::vector<Scene>& all) {
       if (host.id.value == o.target) EXPECT_EQ(host.admin, HostAdmin::Drained);
     }
   };
-  all.push_back({"HostEvacuate", make_busy_pool, ask(60), {}, true,
+  all.push_back({"HostEvacuate",
+                 make_busy_pool,
+                 ask(60),
+                 {},
+                 true,
                  [cordoned](SimWorld& w, const Operation& o) {
                    cordoned(w, o);
                    for (const auto& vm : w.vms()) EXPECT_NE(vm.host, HostId{o.target});
@@ -286,7 +290,9 @@ void add_evacuations(std::vector<Scene>& all) {
                      EXPECT_TRUE(w.cluster.set_uplink(host, BytesPerSecond{1e6}));
                    }
                  },
-                 ask(6), {}, false,
+                 ask(6),
+                 {},
+                 false,
                  [cordoned](SimWorld& w, const Operation& o) {
                    cordoned(w, o);
                    job_went_on(w, o);

@@ -33,9 +33,7 @@ class Evacuations : public testing::Test {
     return described("postAlerts", world.post("/api/v1/alerts" + query, body));
   }
   std::string admin() { return world.get("/api/v1/hosts/" + host).json()["admin"]; }
-  std::string where(const std::string& vm) {
-    return world.get("/api/v1/vms/" + vm).json()["host"];
-  }
+  std::string where(const std::string& vm) { return world.get("/api/v1/vms/" + vm).json()["host"]; }
 
   RestWorld world;
   Schemas schemas{world.get("/api/v1/openapi.json").json()};
@@ -61,8 +59,9 @@ TEST_F(Evacuations, ADryRunThenTheThing) {
   EXPECT_NE(where("demo-0"), host);
   EXPECT_EQ(admin(), "drained");
   described("listOperations", world.get("/api/v1/operations?kind=host.evacuate&target=" + host));
-  EXPECT_EQ(described("activateHost", world.post("/api/v1/hosts/" + host + ":activate", "{}")).status,
-            200);
+  EXPECT_EQ(
+      described("activateHost", world.post("/api/v1/hosts/" + host + ":activate", "{}")).status,
+      200);
 }
 
 TEST_F(Evacuations, AnAlertmanagersWebhookIsTakenAsItIs) {

@@ -104,7 +104,8 @@ void add_host_commands(CLI::App& app, Action& action) {
     action = [id, dry_run](Session& session) { return drain_host(session, *id, *dry_run); };
   });
   add_evacuate_command(*host, action);
-  named("activate", "Use a drained or evacuated host again", "mare host activate h2", activate_host);
+  named("activate", "Use a drained or evacuated host again", "mare host activate h2",
+        activate_host);
 }
 
 }  // namespace mare::cli
