@@ -269,7 +269,8 @@ void add_evacuations(std::vector<Scene>& all) {
   const auto cordoned = [](SimWorld& w, const Operation& o) {
     vms_run(w, o);
     for (const auto& host : w.hosts()) {
-      if (host.id.value == o.target) EXPECT_EQ(host.admin, HostAdmin::Drained);
+      if (host.id.value != o.target) continue;
+      EXPECT_EQ(host.admin, HostAdmin::Drained);
     }
   };
   all.push_back({"HostEvacuate",

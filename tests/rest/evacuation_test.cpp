@@ -50,7 +50,7 @@ TEST_F(Evacuations, ADryRunThenTheThing) {
   const Got begun = evacuate(R"({"within_s":60,"reason":"DIMM B2"})");
   ASSERT_EQ(begun.status, 202) << begun.body;
   const Got again = evacuate(R"({"within_s":60})");
-  if (again.status == 202) EXPECT_LE(again.json()["deadline"], begun.json()["deadline"]);
+  ASSERT_EQ(again.status, 202) << again.body;
   const Json done = world.finish(begun);
   EXPECT_EQ(done["kind"], "host.evacuate");
   EXPECT_EQ(done["request"]["reason"], "DIMM B2");
