@@ -44,6 +44,8 @@ Status can_cancel(const Operation& operation) {
     case OperationKind::CheckpointTake:
     case OperationKind::PlanRebalance:
     case OperationKind::ClusterRebalance:
+    case OperationKind::HostEvacuate:
+    case OperationKind::PlanEvacuate:
       return ok_status();
     case OperationKind::RecoveryRun:
       return make_error(Code::FailedPrecondition,

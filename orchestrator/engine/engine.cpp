@@ -55,13 +55,27 @@ class Engine::Impl {
         is_new = !same->has_value();
         if (!is_new) accepted = **same;
       }
+      if constexpr (std::is_same_v<Request, EvacuateRequest>) {
+        auto same = tighten(tx, context_, request);
+        if (!same) return same.error();
+        is_new = !same->has_value();
+        if (!is_new) accepted = **same;
+      }
       if (is_new) accepted = plan(tx, context_, request);
       if (!accepted) return accepted.error();
       return ok_status();
     });
     if (!done) return done.error();
     // One that goes on has its task, or has ended since.
-    if (!is_new) return accepted;
+    if (!is_new) {
+      context_.inbox->post([this, id = accepted->id] {
+        const auto task = context_.tasks.find(id);
+        if (task == context_.tasks.end()) return;
+        const auto keep = task->second;  // it may end itself
+        keep->on_asked_again();
+      });
+      return accepted;
+    }
     context_.inbox->post([this, operation = *accepted] { context_.adopt(operation, false); });
     context_.changed();
     return accepted;
@@ -299,6 +313,12 @@ Result<Operation> Engine::submit(const HostRemoveRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const HostDrainRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const EvacuateRequest& request) {
+  return impl_->submit(request);
+}
+Result<Operation> Engine::submit(const EvacuationForecastRequest& request) {
   return impl_->submit(request);
 }
 Result<Operation> Engine::submit(const PoolCreateRequest& request) {

@@ -139,6 +139,9 @@ class Engine {
   Result<Operation> submit(const HostAddRequest& request);
   Result<Operation> submit(const HostRemoveRequest& request);
   Result<Operation> submit(const HostDrainRequest& request);
+  /// Asked for again while it goes on: answers the one that goes on, with the earlier deadline.
+  Result<Operation> submit(const EvacuateRequest& request);
+  Result<Operation> submit(const EvacuationForecastRequest& request);
   Result<Operation> submit(const PoolCreateRequest& request);
   /// Asked for again while it goes on: answers the operation that goes on.
   Result<Operation> submit(const PoolScaleRequest& request);

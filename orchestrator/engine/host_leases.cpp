@@ -3,30 +3,59 @@
 
 #include "orchestrator/engine/host_fencer.h"
 #include "orchestrator/engine/host_monitor.h"
+#include "orchestrator/engine/plan.h"
 
 namespace mare::engine {
 
+namespace {
+
+/// Hosts that are to fail: their jobs will need to know when their VMs are over.
+Result<std::set<HostId>> threatened_hosts(const store::Reader& reader) {
+  store::OperationFilter filter;
+  filter.kind = OperationKind::HostEvacuate;
+  filter.unfinished_only = true;
+  auto going = reader.operations(filter);
+  if (!going) return going.error();
+  std::set<HostId> out;
+  for (const auto& operation : *going) out.insert(HostId{operation.target});
+  return out;
+}
+
+Result<std::set<HostId>> hosts_to_lease(const store::Reader& reader) {
+  store::OperationFilter filter;
+  filter.kind = OperationKind::JobRun;
+  filter.unfinished_only = true;
+  filter.limit = 100000;
+  auto running = reader.operations(filter);
+  if (!running) return running.error();
+  auto threatened = threatened_hosts(reader);
+  if (!threatened) return threatened.error();
+  std::set<HostId> out;
+  for (const auto& operation : *running) {
+    auto job = reader.job(JobId{operation.target});
+    if (!job) return job.error();
+    std::set<HostId> on;
+    for (const auto& id : job->vms) {
+      auto vm = reader.vm(id);
+      if (vm && vm->host) on.insert(*vm->host);
+    }
+    const bool fails = std::any_of(on.begin(), on.end(),
+                                   [&](const HostId& id) { return threatened->contains(id); });
+    bool protect = fails || job->checkpoints.rule != CheckpointRule::Never;
+    if (!protect) {
+      auto back = comes_back(reader, *job);
+      if (!back) return back.error();
+      protect = *back;
+    }
+    if (protect) out.insert(on.begin(), on.end());
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<std::set<HostId>> HostMonitor::to_be_leased() const {
-  return query<std::set<HostId>>(context_.ports.store,
-                                 [](const store::Reader& r) -> Result<std::set<HostId>> {
-                                   std::set<HostId> out;
-                                   store::OperationFilter filter;
-                                   filter.kind = OperationKind::JobRun;
-                                   filter.unfinished_only = true;
-                                   filter.limit = 100000;
-                                   auto running = r.operations(filter);
-                                   if (!running) return running.error();
-                                   for (const auto& operation : *running) {
-                                     auto job = r.job(JobId{operation.target});
-                                     if (!job) return job.error();
-                                     if (job->checkpoints.rule == CheckpointRule::Never) continue;
-                                     for (const auto& id : job->vms) {
-                                       auto vm = r.vm(id);
-                                       if (vm && vm->host) out.insert(*vm->host);
-                                     }
-                                   }
-                                   return out;
-                                 });
+  return query<std::set<HostId>>(context_.ports.store, hosts_to_lease);
 }
 
 /// Nothing when what must be durable first could not be written.

@@ -269,14 +269,9 @@ class JobRun final : public Task {
 
   /// Is it to come back by itself, and can it?
   bool is_recoverable() const {
-    if (job_.checkpoints.rule == CheckpointRule::Never || operation().cancel_requested)
-      return false;
-    if (state() != JobRunState::Running) return false;
-    auto all = query<std::vector<Checkpoint>>(
-        store(), [&](const store::Reader& r) { return r.checkpoints_of(id()); });
-    return all && std::any_of(all->begin(), all->end(), [](const Checkpoint& one) {
-             return one.state == CheckpointState::Complete;
-           });
+    if (operation().cancel_requested || state() != JobRunState::Running) return false;
+    auto back = query<bool>(store(), [&](const store::Reader& r) { return comes_back(r, job_); });
+    return back && *back;
   }
 
   /// One try to bring it back, if there may be one.

@@ -10,6 +10,14 @@ namespace mare::engine {
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostAddRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostRemoveRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context, const EvacuateRequest& request);
+Result<Operation> plan(store::Transaction& tx, Context& context,
+                       const EvacuationForecastRequest& request,
+                       const std::optional<OperationId>& parent = {});
+/// The evacuation of that host that goes on already, from now on with the earlier of both
+/// deadlines; none if there is none.
+Result<std::optional<Operation>> tighten(store::Transaction& tx, Context& context,
+                                         const EvacuateRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolCreateRequest& request);
 Result<Operation> plan(store::Transaction& tx, Context& context, const PoolScaleRequest& request);
 /// The unfinished operation that was accepted for the same request: asking twice asks once.
@@ -56,6 +64,9 @@ Status check_not_in_checkpoint(const store::Reader& reader, const Vm& vm);
 /// has touched nothing.
 Result<std::string> who_works_on(const store::Reader& reader, const Job& job);
 Status check(const CheckpointPlan& plan);
+/// Does the job go back to its newest complete checkpoint by itself when it loses a VM? Those that
+/// take them by themselves do, and those whose newest was taken when a host of theirs was to fail.
+Result<bool> comes_back(const store::Reader& reader, const Job& job);
 
 /// A host that can take this running VM: the wanted one, or the one that placement chooses.
 Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,

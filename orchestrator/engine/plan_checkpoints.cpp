@@ -54,6 +54,20 @@ Status retire_checkpoints(store::Transaction& tx, const Clock& clock, const Job&
   return ok_status();
 }
 
+Result<bool> comes_back(const store::Reader& reader, const Job& job) {
+  auto all = reader.checkpoints_of(job.id);
+  if (!all) return all.error();
+  const auto newest = std::find_if(all->begin(), all->end(), [](const Checkpoint& one) {
+    return one.state == CheckpointState::Complete;
+  });
+  if (newest == all->end()) return false;
+  if (job.checkpoints.rule != CheckpointRule::Never) return true;
+  auto take = reader.operation(newest->operation);
+  if (!take || !take->parent) return false;  // by hand, or so long ago that nobody knows
+  auto parent = reader.operation(*take->parent);
+  return parent && parent->kind == OperationKind::HostEvacuate;
+}
+
 Status check(const CheckpointPlan& plan) {
   if (plan.rule == CheckpointRule::Every && (plan.every < kShortest || plan.every > kLongest)) {
     return field_error(

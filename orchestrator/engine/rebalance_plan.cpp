@@ -197,6 +197,8 @@ Result<std::string> who_moves_vms(const store::Reader& reader) {
     switch (one.kind) {
       case OperationKind::HostDrain:
         return "host '" + one.target + "' is being drained" + by;
+      case OperationKind::HostEvacuate:
+        return "host '" + one.target + "' is being evacuated" + by;
       case OperationKind::LayoutChange:
         return "the VMs of job '" + one.target + "' are being spread or packed" + by;
       case OperationKind::CheckpointRestore:

@@ -27,6 +27,17 @@ struct HostRemoveRequest {
 struct HostDrainRequest {
   HostId id;
 };
+/// The host fails so long from now: VMs move away, jobs that can't are saved by checkpoints.
+struct EvacuateRequest {
+  HostId id;
+  Seconds within{60};       // 1 s to a day
+  std::string reason = {};  // kept with it: who says so
+};
+/// What of that would be done.
+struct EvacuationForecastRequest {
+  HostId id;
+  Seconds within{60};
+};
 struct PoolCreateRequest {
   PoolId id;
   std::string image = "base";

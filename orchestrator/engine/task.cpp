@@ -46,6 +46,10 @@ std::shared_ptr<Task> make_task(Context& context, const Operation& operation) {
       return make_plan_rebalance(context, operation);
     case OperationKind::ClusterRebalance:
       return make_cluster_rebalance(context, operation);
+    case OperationKind::HostEvacuate:
+      return make_host_evacuate(context, operation);
+    case OperationKind::PlanEvacuate:
+      return make_plan_evacuate(context, operation);
   }
   MARE_ASSERT(false);
 }
@@ -145,7 +149,7 @@ bool Task::write(Operation updated, std::string_view event, const std::string& d
     // A cancel may have been committed by another thread since this copy was read.
     auto row = tx.operation(updated.id);
     if (!row) return row.error();
-    updated.cancel_requested = row->cancel_requested;
+    take_over(*row, updated);
     if (auto kept = tx.update(updated); !kept) return kept;
     const OperationEvent line{
         0,     updated.id, clock().wall_now(), operation_.state, std::string(event), updated.state,

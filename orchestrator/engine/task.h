@@ -29,6 +29,8 @@ class Task : public std::enable_shared_from_this<Task> {
   /// operation().cancel_requested has become true.
   virtual void on_cancel() {}
   virtual void on_child_ended(const Operation& child) { (void)child; }
+  /// The same was asked for once more, which may have changed the row.
+  virtual void on_asked_again() {}
 
   const Operation& operation() const { return operation_; }
   void cancel_was_committed();
@@ -38,6 +40,12 @@ class Task : public std::enable_shared_from_this<Task> {
   Log& log() const { return context_.ports.log; }
   store::Store& store() const { return context_.ports.store; }
   const Settings& settings() const { return context_.settings; }
+
+  /// What another thread may have changed in the row since this copy was read. Called for every
+  /// commit.
+  virtual void take_over(const Operation& row, Operation& mine) const {
+    mine.cancel_requested = row.cancel_requested;
+  }
 
   /// Commits a transition together with `also`. False when the store refused (disk full): the state
   /// was not changed, and enter() is called again in a second. Continue only on true.
@@ -172,5 +180,7 @@ std::shared_ptr<Task> make_cluster_rebalance(Context& context, const Operation& 
 std::shared_ptr<Task> make_checkpoint_take(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation);
 std::shared_ptr<Task> make_recovery_run(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_host_evacuate(Context& context, const Operation& operation);
+std::shared_ptr<Task> make_plan_evacuate(Context& context, const Operation& operation);
 
 }  // namespace mare::engine

@@ -55,6 +55,27 @@ constexpr std::array<Row<HostDrainState, HostDrainEvent>, 4> kHostDrainTable{{
     {HostDrainState::Moving, HostDrainEvent::GiveUp, HostDrainState::Failed},
 }};
 
+constexpr std::array<std::pair<HostEvacuateState, std::string_view>, 5> kHostEvacuateStates{{
+    {HostEvacuateState::Planned, "Planned"},
+    {HostEvacuateState::Leaving, "Leaving"},
+    {HostEvacuateState::Done, "Done"},
+    {HostEvacuateState::Partial, "Partial"},
+    {HostEvacuateState::Failed, "Failed"},
+}};
+constexpr std::array<std::pair<HostEvacuateEvent, std::string_view>, 4> kHostEvacuateEvents{{
+    {HostEvacuateEvent::Begin, "Begin"},
+    {HostEvacuateEvent::Safe, "Safe"},
+    {HostEvacuateEvent::TimeIsUp, "TimeIsUp"},
+    {HostEvacuateEvent::GiveUp, "GiveUp"},
+}};
+constexpr std::array<Row<HostEvacuateState, HostEvacuateEvent>, 5> kHostEvacuateTable{{
+    {HostEvacuateState::Planned, HostEvacuateEvent::Begin, HostEvacuateState::Leaving},
+    {HostEvacuateState::Planned, HostEvacuateEvent::GiveUp, HostEvacuateState::Failed},
+    {HostEvacuateState::Leaving, HostEvacuateEvent::Safe, HostEvacuateState::Done},
+    {HostEvacuateState::Leaving, HostEvacuateEvent::TimeIsUp, HostEvacuateState::Partial},
+    {HostEvacuateState::Leaving, HostEvacuateEvent::GiveUp, HostEvacuateState::Failed},
+}};
+
 constexpr std::array<std::pair<VmStartState, std::string_view>, 7> kVmStartStates{{
     {VmStartState::Planned, "Planned"},
     {VmStartState::Placed, "Placed"},
@@ -235,6 +256,19 @@ std::optional<HostDrainState> next(HostDrainState from, HostDrainEvent event) {
 }
 bool state_from(std::string_view text, HostDrainState& state) {
   return value_of(kHostDrainStates, text, state);
+}
+
+std::string_view to_string(HostEvacuateState state) {
+  return name_of(kHostEvacuateStates, state);
+}
+std::string_view to_string(HostEvacuateEvent event) {
+  return name_of(kHostEvacuateEvents, event);
+}
+std::optional<HostEvacuateState> next(HostEvacuateState from, HostEvacuateEvent event) {
+  return look_up(kHostEvacuateTable, from, event);
+}
+bool state_from(std::string_view text, HostEvacuateState& state) {
+  return value_of(kHostEvacuateStates, text, state);
 }
 
 std::string_view to_string(VmStartState state) {

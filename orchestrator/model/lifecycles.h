@@ -22,6 +22,15 @@ enum class HostDrainState : std::uint8_t {
 };
 enum class HostDrainEvent : std::uint8_t { Begin, Emptied, GiveUp };
 
+enum class HostEvacuateState : std::uint8_t {
+  Planned,
+  Leaving,  // the host takes no new VMs; children plan, move and save until the deadline
+  Done,     // of what it had nothing is lost if it fails now
+  Partial,  // the deadline has passed and something is left; the host takes no new VMs
+  Failed,   // cancelled; the host is in use as before
+};
+enum class HostEvacuateEvent : std::uint8_t { Begin, Safe, TimeIsUp, GiveUp };
+
 enum class PoolCreateState : std::uint8_t {
   Planned,      // the pool and its VMs have rows, nothing runs
   Starting,     // a child start exists for every VM
@@ -97,7 +106,7 @@ enum class ForecastMakeState : std::uint8_t {
 };
 enum class ForecastMakeEvent : std::uint8_t { Begin, Made, GiveUp };
 
-// Of plan.drain, plan.layout and plan.rebalance.
+// Of plan.drain, plan.evacuate, plan.layout and plan.rebalance.
 enum class PlanningState : std::uint8_t {
   Planned,
   Asking,  // children forecast the moves
@@ -126,6 +135,7 @@ enum class LayoutChangeEvent : std::uint8_t { Ask, Move, Reached, PartlyReached,
 MARE_LIFECYCLE(HostAdd)
 MARE_LIFECYCLE(HostRemove)
 MARE_LIFECYCLE(HostDrain)
+MARE_LIFECYCLE(HostEvacuate)
 MARE_LIFECYCLE(PoolCreate)
 MARE_LIFECYCLE(PoolScale)
 MARE_LIFECYCLE(PoolDelete)

@@ -42,7 +42,9 @@ constexpr std::array kKind{
     Name<OperationKind>{OperationKind::CheckpointRestore, "checkpoint.restore"},
     Name<OperationKind>{OperationKind::RecoveryRun, "recovery.run"},
     Name<OperationKind>{OperationKind::PlanRebalance, "plan.rebalance"},
-    Name<OperationKind>{OperationKind::ClusterRebalance, "cluster.rebalance"}};
+    Name<OperationKind>{OperationKind::ClusterRebalance, "cluster.rebalance"},
+    Name<OperationKind>{OperationKind::HostEvacuate, "host.evacuate"},
+    Name<OperationKind>{OperationKind::PlanEvacuate, "plan.evacuate"}};
 constexpr std::array kOutcome{
     Name<Outcome>{Outcome::Pending, "pending"}, Name<Outcome>{Outcome::Succeeded, "succeeded"},
     Name<Outcome>{Outcome::Failed, "failed"}, Name<Outcome>{Outcome::Cancelled, "cancelled"},

@@ -48,6 +48,8 @@ enum class OperationKind : std::uint8_t {
   RecoveryRun,        // of a job: one try to bring it back after a host or a VM of it died
   PlanRebalance,      // which running VMs had better be elsewhere, and what that would cost
   ClusterRebalance,   // they move there
+  HostEvacuate,       // away from a host that will fail at a known time
+  PlanEvacuate,       // of a host: what of that can be done in time
 };
 enum class Outcome : std::uint8_t { Pending, Succeeded, Failed, Cancelled, NeedsOperator };
 

@@ -119,6 +119,7 @@ void add_all_routes(Router& router, Api& api) {
   add_job_routes(router, api);
   add_operation_routes(router, api);
   add_event_routes(router, api);
+  add_alert_routes(router, api);
   add_system_routes(router, api);
 }
 

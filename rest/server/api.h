@@ -42,6 +42,7 @@ void add_forecast_routes(Router& router, Api& api);
 void add_job_routes(Router& router, Api& api);
 void add_operation_routes(Router& router, Api& api);
 void add_event_routes(Router& router, Api& api);
+void add_alert_routes(Router& router, Api& api);
 void add_system_routes(Router& router, Api& api);
 void add_all_routes(Router& router, Api& api);
 

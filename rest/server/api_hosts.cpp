@@ -68,6 +68,20 @@ Response drain_host(Api& api, const Call& call) {
   return accepted(call, api.engine.submit(engine::HostDrainRequest{host_id(call)}));
 }
 
+Response evacuate_host(Api& api, const Call& call) {
+  wire::EvacuationBody body;
+  if (auto refused = read_body(call, body)) return *refused;
+  wire::Faults faults;
+  const bool dry = dry_run(call, faults);
+  if (!faults.empty()) return refuse(call, faults);
+  if (dry) {
+    return accepted(
+        call, api.engine.submit(engine::EvacuationForecastRequest{host_id(call), body.within}));
+  }
+  return accepted(
+      call, api.engine.submit(engine::EvacuateRequest{host_id(call), body.within, body.reason}));
+}
+
 Response activate_host(Api& api, const Call& call) {
   wire::EmptyBody body;
   if (auto refused = read_body(call, body)) return *refused;
@@ -93,6 +107,8 @@ void add_host_routes(Router& router, Api& api) {
   });
   add(router, "POST", "/api/v1/hosts/{id}:drain", "drainHost",
       [&api](const Call& call) { return drain_host(api, call); });
+  add(router, "POST", "/api/v1/hosts/{id}:evacuate", "evacuateHost",
+      [&api](const Call& call) { return evacuate_host(api, call); });
   add(router, "POST", "/api/v1/hosts/{id}:activate", "activateHost",
       [&api](const Call& call) { return activate_host(api, call); });
 }

@@ -9,7 +9,8 @@ constexpr Milliseconds kLongestWait{60'000};
 const char* const kKinds =
     "host.add, host.remove, host.drain, pool.create, pool.scale, pool.delete, vm.start, vm.stop, "
     "vm.migrate, job.run, forecast.make, plan.drain, plan.layout, layout.change, "
-    "checkpoint.take, checkpoint.restore, recovery.run, plan.rebalance, cluster.rebalance";
+    "checkpoint.take, checkpoint.restore, recovery.run, plan.rebalance, cluster.rebalance, "
+    "host.evacuate, plan.evacuate";
 
 Result<Operation> find_operation(const Api& api, const Call& call) {
   return ask<Operation>(api.store, [&](const auto& r) { return r.operation(operation_id(call)); });

@@ -311,6 +311,46 @@ void read(const Json& json, LayoutBody& body, Faults& faults) {
   from.finish();
 }
 
+Json to_json(const EvacuationBody& body) {
+  Json out{{"within_s", body.within.count()}};
+  if (!body.reason.empty()) out["reason"] = body.reason;
+  return out;
+}
+
+void read(const Json& json, EvacuationBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Strict, faults);
+  if (auto within = from.number("within_s", true, {1, 86'400})) body.within = Seconds{*within};
+  body.reason = from.text("reason", false, {0, 1024}).value_or("");
+  from.finish();
+}
+
+void read(const Json& json, AlertsBody& body, Faults& faults) {
+  ObjectReader from(json, "", Strictness::Lenient, faults);
+  const Json* alerts = from.array("alerts", true);
+  if (alerts == nullptr) return;
+  const auto word = [&faults](const Json* of, const std::string& pointer, const char* name) {
+    if (of == nullptr) return std::string{};
+    return ObjectReader(*of, pointer, Strictness::Lenient, faults)
+        .text(name, false, {0, 4096})
+        .value_or("");
+  };
+  for (std::size_t i = 0; i < alerts->size(); ++i) {
+    const std::string pointer = "/alerts/" + std::to_string(i);
+    ObjectReader alert((*alerts)[i], pointer, Strictness::Lenient, faults);
+    const auto status = alert.text("status", false, {0, 64}).value_or("firing");
+    const Json* labels = alert.object("labels", true);
+    const Json* notes = alert.object("annotations", false);
+    const auto host = word(labels, pointer + "/labels", "mare_host");
+    std::string says = word(notes, pointer + "/annotations", "summary");
+    if (says.empty()) says = word(labels, pointer + "/labels", "alertname");
+    if (status != "firing" || host.empty()) {
+      ++body.ignored;
+    } else {
+      body.alerts.push_back({HostId{host}, says.substr(0, 1024)});
+    }
+  }
+}
+
 void read(const Json& json, EmptyBody& body, Faults& faults) {
   (void)body;
   ObjectReader(json, "", Strictness::Strict, faults).finish();

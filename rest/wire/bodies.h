@@ -71,6 +71,21 @@ struct LayoutBody {
   std::optional<Seconds> remaining = {};
   bool force = false;
 };
+/// For ":evacuate".
+struct EvacuationBody {
+  Seconds within{0};  // 1 to 86400
+  std::string reason;
+};
+/// What Prometheus' Alertmanager posts to a webhook (version 4); read leniently, since it says much
+/// more. Alerts that are resolved or name no host (label "mare_host") are left out.
+struct AlertsBody {
+  struct Alert {
+    HostId host;
+    std::string says;  // annotation "summary", else label "alertname", else ""
+  };
+  std::vector<Alert> alerts;
+  std::size_t ignored = 0;
+};
 /// For requests that need no words: ":drain", ":cancel". Only {} is right.
 struct EmptyBody {};
 
@@ -84,6 +99,7 @@ Json to_json(const ReportBody& body);
 Json to_json(const JobBody& body);
 Json to_json(const RestartBody& body);
 Json to_json(const LayoutBody& body);
+Json to_json(const EvacuationBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
 /// faults.
@@ -97,6 +113,8 @@ void read(const Json& json, ReportBody& body, Faults& faults);
 void read(const Json& json, JobBody& body, Faults& faults);
 void read(const Json& json, RestartBody& body, Faults& faults);
 void read(const Json& json, LayoutBody& body, Faults& faults);
+void read(const Json& json, EvacuationBody& body, Faults& faults);
+void read(const Json& json, AlertsBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 
 }  // namespace mare::wire

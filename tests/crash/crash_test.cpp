@@ -320,8 +320,63 @@ void add_rebalances(std::vector<Scene>& all) {
                  }});
 }
 
+void add_evacuations(std::vector<Scene>& all) {
+  const auto ask = [](int within_s) {
+    return [within_s](SimWorld& w) {
+      const HostId host = *vm_row(w, first_vm()).host;
+      return w.engine().submit(
+          engine::EvacuateRequest{host, Seconds{static_cast<double>(within_s)}, "it smokes"});
+    };
+  };
+  const auto cordoned = [](SimWorld& w, const Operation& o) {
+    vms_run(w, o);
+    for (const auto& host : w.hosts()) {
+      if (host.id.value != o.target) continue;
+      EXPECT_EQ(host.admin, HostAdmin::Drained);
+    }
+  };
+  all.push_back({"HostEvacuate",
+                 make_busy_pool,
+                 ask(60),
+                 {},
+                 true,
+                 [cordoned](SimWorld& w, const Operation& o) {
+                   cordoned(w, o);
+                   for (const auto& vm : w.vms()) EXPECT_NE(vm.host, HostId{o.target});
+                 }});
+  all.push_back({"HostEvacuateCancelled", make_busy_pool, ask(60), cancel, false, vms_run});
+  // Nothing fits through such a link: the job is saved.
+  all.push_back({"HostEvacuateThatSaves",
+                 [](SimWorld& w) {
+                   make_busy_pool(w);
+                   for (const auto& host : w.cluster.hosts()) {
+                     EXPECT_TRUE(w.cluster.set_uplink(host, BytesPerSecond{1e6}));
+                   }
+                 },
+                 ask(6),
+                 {},
+                 false,
+                 [cordoned](SimWorld& w, const Operation& o) {
+                   cordoned(w, o);
+                   job_went_on(w, o);
+                 }});
+  all.push_back({"PlanEvacuate",
+                 make_busy_pool,
+                 [](SimWorld& w) {
+                   const HostId host = *vm_row(w, first_vm()).host;
+                   return w.engine().submit(engine::EvacuationForecastRequest{host, Seconds{60}});
+                 },
+                 {},
+                 true,
+                 [](SimWorld& w, const Operation& o) {
+                   vms_run(w, o);
+                   EXPECT_NE(o.request.find("\"moves\":[{"), std::string::npos) << o.request;
+                 }});
+}
+
 std::vector<Scene> scenes() {
   std::vector<Scene> all;
+  add_evacuations(all);
   all.push_back({"HostAdd",
                  [](SimWorld& w) { EXPECT_TRUE(w.cluster.add_host(HostId{"h9"})); },
                  [](SimWorld& w) {

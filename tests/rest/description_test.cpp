@@ -113,6 +113,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::JobBody>(schemas, "JobCreate");
   takes<wire::RestartBody>(schemas, "JobRestart");
   takes<wire::LayoutBody>(schemas, "JobLayout");
+  takes<wire::EvacuationBody>(schemas, "Evacuation");
 }
 
 TEST_F(Description, ListsOfNamesAreTheModels) {
@@ -128,7 +129,7 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Host", "health", HostHealth::Down);
   names("Vm", "state", VmState::Lost);
   names("Job", "state", JobState::Cancelled);
-  names("Operation", "kind", OperationKind::ClusterRebalance);
+  names("Operation", "kind", OperationKind::PlanEvacuate);
   names("Autoscale", "source", MetricSource::Prometheus);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);

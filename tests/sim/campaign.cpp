@@ -143,7 +143,7 @@ class Campaign {
   }
 
   void ask() {
-    switch (rng_.below(27)) {
+    switch (rng_.below(28)) {
       case 0:
         return create_pool();
       case 1:
@@ -175,6 +175,8 @@ class Campaign {
         return spread_or_pack();
       case 17:
         return rebalance();
+      case 18:
+        return evacuate();
       default:
         return migrate();
     }
@@ -266,6 +268,17 @@ class Campaign {
     if (host == nullptr) return;
     if (host->admin == HostAdmin::Active) return submit(engine::HostDrainRequest{host->id});
     static_cast<void>(world_.engine().activate(host->id));
+  }
+
+  /// Some are asked for again while they go on, and some hosts really fail.
+  void evacuate() {
+    const auto hosts = world_.hosts();
+    const auto* host = pick(hosts);
+    if (host == nullptr) return;
+    const Seconds within{1 + 20 * rng_.unit()};
+    if (rng_.chance(0.1)) return submit(engine::EvacuationForecastRequest{host->id, within});
+    submit(engine::EvacuateRequest{host->id, within, "it is said so"});
+    if (rng_.chance(0.2)) submit(engine::EvacuateRequest{host->id, within * rng_.unit(), ""});
   }
 
   void scale_pool() {

@@ -1,5 +1,6 @@
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
+#include "ui/cli/evacuate_command.h"
 #include "ui/cli/forecast_commands.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -63,7 +64,8 @@ void add_host_commands(CLI::App& app, Action& action) {
   host->require_subcommand(1);
   host->footer(
       "Examples:\n  mare host list\n  mare host add h4 --address 10.77.0.14:7412\n"
-      "  mare host drain h2    move its VMs away, e.g. before maintenance");
+      "  mare host drain h2    move its VMs away, e.g. before maintenance\n"
+      "  mare host evacuate h2 --within 60s    it will fail: save what can be saved");
 
   CLI::App* list = host->add_subcommand("list", "All hosts");
   list->footer("Example: mare host list -o wide");
@@ -101,7 +103,9 @@ void add_host_commands(CLI::App& app, Action& action) {
   drain->callback([&action, id, dry_run] {
     action = [id, dry_run](Session& session) { return drain_host(session, *id, *dry_run); };
   });
-  named("activate", "Use a drained host again", "mare host activate h2", activate_host);
+  add_evacuate_command(*host, action);
+  named("activate", "Use a drained or evacuated host again", "mare host activate h2",
+        activate_host);
 }
 
 }  // namespace mare::cli

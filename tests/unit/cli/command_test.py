@@ -452,6 +452,32 @@ class Forecasts(CommandTest):
         both = json.loads(self.mare("host", "drain", "h1", "--dry-run", "-o", "json").stdout)
         self.assertEqual([one["id"] for one in both["forecasts"]], ["op-2"])
 
+    def test_an_evacuation_is_planned_and_tells_every_vm(self) -> None:
+        move = {"vm": "demo-3", "to": "h2", "strategy": "pre-copy", "begins_s": 0, "ends_s": 12.5}
+        self.server.on("POST", "/hosts/h1:evacuate", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation(
+            "succeeded", reason="1 VM can leave in time: demo-3", request={"plan": {"moves": [move]}}))
+        lines = self.mare("host", "evacuate", "h1", "--within", "1m", "--dry-run").stdout.splitlines()
+        self.assertEqual(self.sent("POST")[0], ("/api/v1/hosts/h1:evacuate?dry_run=true", {"within_s": 60}))
+        self.assertEqual(lines[0].split()[:3], ["VM", "TO", "BY"])
+        self.assertEqual(lines[1].split()[:3], ["demo-3", "h2", "pre-copy"])
+        self.assertEqual(lines[-1], "1 VM can leave in time: demo-3")
+
+        fates = [{"vm": "demo-3", "fate": "moved", "detail": "to h2"},
+                 {"vm": "demo-4", "fate": "covered", "detail": "by ck-2 of job-1, 9 s old"}]
+        self.server.on("GET", "/operations/op-1", operation(
+            "succeeded", target="h1", reason="1 of 2 VMs moved", request={"fates": fates}))
+        done = self.mare("host", "evacuate", "h1", "--within", "90s", "--reason", "DIMM B2")
+        self.assertEqual(self.sent("POST")[-1][1], {"within_s": 90, "reason": "DIMM B2"})
+        self.assertRegex(done.stdout, r"(?m)^demo-4 +covered +by ck-2 of job-1, 9 s old$")
+        self.assertIn("host h1 can fail: 1 of 2 VMs moved", done.stdout)
+
+        self.server.on("GET", "/operations/op-1", operation("failed", reason="1 of 2 VMs left: demo-4"))
+        self.assertIn("1 of 2 VMs left: demo-4",
+                      self.mare("host", "evacuate", "h1", "--within", "90s", code=1).stderr)
+        self.mare("host", "evacuate", "h1", code=2)
+        self.mare("host", "evacuate", "h1", "--within", "soon", code=2)
+
     def test_a_layout_is_planned_and_changed(self) -> None:
         move = {"vm": "demo-3", "from": "h1", "to": "h2", "bytes": 2e8, "added_job_time_s": 0.5, "reason": "crowded"}
         self.server.on("POST", "/jobs/job-1:spread", operation(), 202)

@@ -30,7 +30,8 @@ using Kinds = ::testing::Types<
     Kind<PlanningState, PlanningEvent, 4, 3>, Kind<LayoutChangeState, LayoutChangeEvent, 6, 5>,
     Kind<CheckpointTakeState, CheckpointTakeEvent, 6, 6>,
     Kind<CheckpointRestoreState, CheckpointRestoreEvent, 8, 7>,
-    Kind<RecoveryRunState, RecoveryRunEvent, 5, 4>>;
+    Kind<RecoveryRunState, RecoveryRunEvent, 5, 4>,
+    Kind<HostEvacuateState, HostEvacuateEvent, 5, 4>>;
 
 template <typename T>
 class Lifecycle : public ::testing::Test {

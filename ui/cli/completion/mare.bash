@@ -42,14 +42,14 @@ _mare() {
     --checkpoints-max-age) COMPREPLY=($(compgen -W "1h 24h 7d" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration cluster" -- "$current")); return ;;
-    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--checkpoint-chain|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--checkpoint-chain|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--reason|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
   local words="" globals="--url --token-file -o --output --wait --no-wait --timeout -q --quiet --help"
   case $noun:$verb in
     :) words="host pool project vm job migrate explain forecast migration operation events rebalance plan lab image version" ;;
-    host:) words="list show add remove drain activate" ;;
+    host:) words="list show add remove drain evacuate activate" ;;
     pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output checkpoint checkpoints restart wait spread pack" ;;
@@ -59,6 +59,7 @@ _mare() {
     image:) words="build list show delete" ;;
     host:add) words="--address" ;;
     host:drain) words="$(_mare_names host) --dry-run" ;;
+    host:evacuate) words="$(_mare_names host) --within --reason --dry-run" ;;
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
     pool:create) words="--size --memory --vcpus --image --hosts --project $policy" ;;
     project:) words="list show quota" ;;
