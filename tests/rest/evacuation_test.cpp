@@ -84,7 +84,7 @@ TEST_F(Evacuations, AnAlertmanagersWebhookIsTakenAsItIs) {
   EXPECT_EQ(answer["refused"][0]["host"], "h9");
   EXPECT_EQ(answer["refused"][0]["code"], "not_found");
   const std::string id = answer["operations"][0]["id"];
-  Json ended;
+  Json ended = Json::object();
   for (int i = 0; i < 4 && ended.value("outcome", "pending") == "pending"; ++i) {
     ended = world.get("/api/v1/operations/" + id + "?wait=30s").json();
   }
