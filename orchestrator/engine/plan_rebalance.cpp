@@ -12,7 +12,7 @@ namespace mare::engine {
 namespace {
 
 // For each move of a round. With more the cluster does not hold still long enough.
-constexpr std::size_t kForecastsForEach = 4;
+constexpr std::size_t kForecastsForEachMove = 4;
 constexpr std::size_t kLeastForecasts = 16;
 
 Result<Operation> accept(store::Transaction& tx, Context& context, OperationKind kind,
@@ -96,7 +96,7 @@ class PlanRebalance final : public Planning {
 
   bool asked_enough(const Asked& asked) const {
     const std::size_t moves = wish_.max_moves > 0 ? static_cast<std::size_t>(wish_.max_moves) : 256;
-    return asked.children.size() >= std::max(kLeastForecasts, kForecastsForEach * moves);
+    return asked.children.size() >= std::max(kLeastForecasts, kForecastsForEachMove * moves);
   }
 
   /// Of any of its moves.
