@@ -13,6 +13,7 @@ constexpr auto kFactsEvery = std::chrono::seconds{60};
 constexpr auto kTellAgain = std::chrono::minutes{10};
 constexpr int kAbsencesBelieved = 2;
 constexpr int kLooksABeat = 4;
+constexpr int kUnleased = 3;
 }  // namespace
 
 void HostMonitor::begin() {
@@ -43,9 +44,10 @@ void HostMonitor::look_for_silence() {
   looked_ = now;
   for (auto& [id, watch] : watches_) {
     if (late) watch.heard = now;
-    if (!watch.asking || now - watch.heard < settings.heartbeat * settings.heartbeat_misses) {
-      continue;
-    }
+    // Without a lease there is no call that needs neither libvirt nor much of a CPU, and no job that
+    // could be brought back elsewhere.
+    const int beats = settings.heartbeat_misses * (watch.leased ? 1 : kUnleased);
+    if (!watch.asking || now - watch.heard < settings.heartbeat * beats) continue;
     const auto ms = std::chrono::duration_cast<Milliseconds>(now - watch.heard).count();
     call_down(
         id, make_error(Code::Unavailable, "it has not answered for " + std::to_string(ms) + " ms"));
@@ -62,6 +64,7 @@ void HostMonitor::ask(const Host& host, bool leased) {
   const auto word = lease_word(host, leased);
   if (!word) return;  // looked at again with the next beat
   watch.asking = true;
+  watch.leased = word->any;
   const MonotonicTime asked = context_.ports.clock.now();
   context_.ports.executor.run(
       "beat/" + host.id.value,

@@ -23,6 +23,7 @@ class HostMonitor {
   void beat();
   struct Watch {
     bool asking = false;
+    bool leased = false;  // asked for its lease, too
     int misses = 0;
     MonotonicTime heard{0};  // when it answered last, or was asked first
     MonotonicTime facts_at{0};
