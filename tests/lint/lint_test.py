@@ -57,7 +57,7 @@ class IncludeLintTest(Tree):
     def test_siblings_are_blind_to_each_other(self) -> None:
         self.write("hypervisor/sim/sim.h", "")
         self.assert_broken("hypervisor/libvirt/x.cpp", '#include "hypervisor/sim/sim.h"\n',
-                           "driver.h, dirtylog, leases, own C library")
+                           "driver.h, checkpointfile, dirtylog, leases, own C library")
 
     def test_what_a_permitted_room_may_include_is_permitted(self) -> None:
         self.write("orchestrator/engine/e.cpp", '#include "orchestrator/core/clock.h"\n')
