@@ -44,8 +44,8 @@ void HostMonitor::look_for_silence() {
   looked_ = now;
   for (auto& [id, watch] : watches_) {
     if (late) watch.heard = now;
-    // Without a lease there is no call that needs neither libvirt nor much of a CPU, and no job that
-    // could be brought back elsewhere.
+    // Without a lease there is no call that needs neither libvirt nor much of a CPU, and no job
+    // that could be brought back elsewhere.
     const int beats = settings.heartbeat_misses * (watch.leased ? 1 : kUnleased);
     if (!watch.asking || now - watch.heard < settings.heartbeat * beats) continue;
     const auto ms = std::chrono::duration_cast<Milliseconds>(now - watch.heard).count();
