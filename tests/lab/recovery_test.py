@@ -13,7 +13,7 @@ POOL = "rise"
 # With a collective in each iteration.
 IN_STEP = Shape(ranks=3, iterations=300, barrier=True)
 # Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
-LONG = Shape(ranks=3, iterations=300)
+LONG = Shape(ranks=3, iterations=200)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
 
 
