@@ -226,8 +226,8 @@ class Driver {
   virtual Result<CaptureStatus> begin_capture(const CaptureTicket& ticket);
   /// How far it is; kept until the next one of the VM begins. None after a restart of the agent.
   virtual Result<CaptureStatus> capture(const VmKey& vm);
-  /// Lets the VM go on. FailedPrecondition while Holding and when it Failed; ok if it was done
-  /// before. NotFound: none of that checkpoint is known here.
+  /// Lets the VM go on. FailedPrecondition while Ready or Holding and when it Failed; ok if it was
+  /// done before. NotFound: none of that checkpoint is known here.
   virtual Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint);
   /// Ends that checkpoint's capture in any phase, lets the VM go on if it was stopped for it, and
   /// removes its file, also long after and when another host wrote it; a begin_capture() that comes

@@ -390,7 +390,8 @@ Result<CaptureStatus> SimDriver::release_capture(const VmKey& vm, const Checkpoi
                             "no capture of VM " + vm.id.value + " for " + checkpoint.value);
         }
         Capture& capture = known->second;
-        if (capture.status.phase == CapturePhase::Holding) {
+        if (capture.status.phase == CapturePhase::Ready ||
+            capture.status.phase == CapturePhase::Holding) {
           return make_error(Code::FailedPrecondition,
                             "the state of VM " + vm.id.value + " is not taken yet");
         }

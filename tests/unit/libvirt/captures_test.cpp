@@ -80,7 +80,9 @@ TEST(Captures, APreparationThatFailsLeavesNothing) {
   const TestDirectory directory;
   SystemClock clock;
   Log log(clock, LogLevel::Error);
-  Connection connection("test:///default", {}, log);
+  DomainEvents events;
+  events.connected = [](virConnectPtr) {};
+  Connection connection("test:///default", events, log);
   auto opened = connection.get();
   ASSERT_TRUE(opened.ok()) << opened.error().text();
   const DomainHandle domain{virDomainLookupByName(opened->get(), "test")};
