@@ -16,6 +16,7 @@ namespace mare {
 
 enum class CapturePhase : std::uint8_t {
   None,     // no capture of that VM is known here
+  Ready,    // the VM runs, and all is there to begin at once
   Holding,  // the VM stands still, and must: its state is not taken yet
   Taken,    // its state is taken and nothing that the VM does can change that; the file is written
   Durable,  // released, and the file is whole, on the disk and its checksum known

@@ -17,6 +17,7 @@ constexpr std::array kTemplatePhases{Name<TemplatePhase>{TemplatePhase::Making, 
                                      Name<TemplatePhase>{TemplatePhase::Ready, "ready"},
                                      Name<TemplatePhase>{TemplatePhase::Failed, "failed"}};
 constexpr std::array kCapturePhases{Name<CapturePhase>{CapturePhase::None, "none"},
+                                    Name<CapturePhase>{CapturePhase::Ready, "ready"},
                                     Name<CapturePhase>{CapturePhase::Holding, "holding"},
                                     Name<CapturePhase>{CapturePhase::Taken, "taken"},
                                     Name<CapturePhase>{CapturePhase::Durable, "durable"},
@@ -62,6 +63,9 @@ Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {
                     "the migration of VM '" + vm.id.value + "' can't be forced to its end here");
 }
 
+Result<CaptureStatus> Driver::prepare_capture(const CaptureTicket& ticket) {
+  return no_captures(ticket.vm);
+}
 Result<CaptureStatus> Driver::begin_capture(const CaptureTicket& ticket) {
   return no_captures(ticket.vm);
 }

@@ -157,6 +157,9 @@ struct CaptureTicket {
   /// or this backend has no such files) the part is a full one, and says why.
   std::optional<CaptureBase> base = {};
   bool compress = true;
+  /// begin_capture() answers when the state is taken, or after so long if that takes longer; 0: at
+  /// once. Saves the question whether it is, while VMs stand still.
+  Milliseconds answer_within{0};
 };
 
 /// What both ends of a migration must know.
@@ -211,15 +214,20 @@ class Driver {
   // is told release_capture(). A VM that goes on for any other reason makes its capture Failed, so
   // parts that are Durable were all taken before any of their VMs went on.
 
-  /// Stops the VM and begins to take its state; ok if that checkpoint's capture is known here. With
+  /// Does what of begin_capture() can be done while the VM runs, so that VMs of several hosts stop
+  /// at nearly the same moment: Ready. Makes the file. One that is not begun within the ticket's
+  /// hold limit is given up: it Failed, and its file is gone. Meanwhile the VM is neither migrated
+  /// nor paused. Not needed: begin_capture() does it where it was not done. Errors as there.
+  virtual Result<CaptureStatus> prepare_capture(const CaptureTicket& ticket);
+  /// Stops the VM and begins to take its state; ok if that checkpoint's was begun here. With
   /// copy-on-write it is Taken within milliseconds, without it the VM stands still until its file
   /// is written. AlreadyExists: there is such a file. Conflict: another capture or a migration of
   /// it runs. FailedPrecondition: that checkpoint was dropped here, or the VM is paused.
   virtual Result<CaptureStatus> begin_capture(const CaptureTicket& ticket);
   /// How far it is; kept until the next one of the VM begins. None after a restart of the agent.
   virtual Result<CaptureStatus> capture(const VmKey& vm);
-  /// Lets the VM go on. FailedPrecondition while Holding and when it Failed; ok if it was done
-  /// before. NotFound: none of that checkpoint is known here.
+  /// Lets the VM go on. FailedPrecondition while Ready or Holding and when it Failed; ok if it was
+  /// done before. NotFound: none of that checkpoint is known here.
   virtual Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint);
   /// Ends that checkpoint's capture in any phase, lets the VM go on if it was stopped for it, and
   /// removes its file, also long after and when another host wrote it; a begin_capture() that comes

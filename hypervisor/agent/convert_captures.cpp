@@ -14,6 +14,7 @@ pb::CaptureTicket to_wire(const CaptureTicket& value) {
     out.mutable_base()->set_checksum(value.base->checksum);
   }
   out.set_compress(value.compress);
+  out.set_answer_within_ms(value.answer_within.count());
   return out;
 }
 
@@ -25,6 +26,7 @@ CaptureTicket from_wire(const pb::CaptureTicket& value) {
         CaptureBase{value.base().path(), Bytes{value.base().size_bytes()}, value.base().checksum()};
   }
   out.compress = value.compress();
+  out.answer_within = Milliseconds{value.answer_within_ms()};
   return out;
 }
 

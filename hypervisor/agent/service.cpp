@@ -154,6 +154,11 @@ grpc::Status Service::MeasureLink(Context* context, const pb::IncomingEndpoint* 
   return answer(context, driver_.measure_link({sink->uri()}), out);
 }
 
+grpc::Status Service::PrepareCapture(Context* context, const pb::CaptureTicket* ticket,
+                                     pb::CaptureStatus* out) {
+  return answer(context, driver_.prepare_capture(from_wire(*ticket)), out);
+}
+
 grpc::Status Service::BeginCapture(Context* context, const pb::CaptureTicket* ticket,
                                    pb::CaptureStatus* out) {
   return answer(context, driver_.begin_capture(from_wire(*ticket)), out);

@@ -37,6 +37,7 @@ class Service final : public pb::Agent::Service {
   grpc::Status MakeTemplate(Context*, const pb::TemplateSpec*, pb::TemplateStatus*) override;
   grpc::Status StartClone(Context*, const pb::StartCloneRequest*, pb::Empty*) override;
   grpc::Status MeasureLink(Context*, const pb::IncomingEndpoint*, pb::LinkMeasurement*) override;
+  grpc::Status PrepareCapture(Context*, const pb::CaptureTicket*, pb::CaptureStatus*) override;
   grpc::Status BeginCapture(Context*, const pb::CaptureTicket*, pb::CaptureStatus*) override;
   grpc::Status Capture(Context*, const pb::VmKey*, pb::CaptureStatus*) override;
   grpc::Status ReleaseCapture(Context*, const pb::ReleaseCaptureRequest*,

@@ -10,10 +10,14 @@ namespace mare::libvirt {
 namespace {
 
 constexpr std::size_t kDroppedKept = 1'000;
-constexpr auto kDropWithin = std::chrono::seconds{10};
+constexpr Milliseconds kDropWithin{10'000};
+constexpr Milliseconds kPrepareWithin{10'000};  // of another call that does
+constexpr Milliseconds kStopWithin{10'000};     // of another call that does
+constexpr Milliseconds kLongestAnswer{1'000};
 
 bool is_active(CapturePhase phase) {
-  return phase == CapturePhase::Holding || phase == CapturePhase::Taken;
+  return phase == CapturePhase::Ready || phase == CapturePhase::Holding ||
+         phase == CapturePhase::Taken;
 }
 
 }  // namespace
@@ -39,7 +43,8 @@ void Captures::join(JobPtr job) {
 
 bool Captures::is_active_locked(const std::string& uuid) const {
   const auto found = jobs_.find(uuid);
-  return found != jobs_.end() && is_active(found->second->status.phase);
+  return found != jobs_.end() &&
+         (found->second->preparing || is_active(found->second->status.phase));
 }
 
 bool Captures::active(const std::string& uuid) {
@@ -68,27 +73,35 @@ Error Captures::failed_locked(const Job& job) const {
                     "VM '" + job.ticket.vm.id.value + "' was not captured: " + job.status.error);
 }
 
+Captures::JobPtr Captures::find_locked(const VmKey& vm, const CheckpointId& checkpoint) const {
+  const auto found = jobs_.find(vm.uuid);
+  const bool same = found != jobs_.end() && found->second->ticket.checkpoint == checkpoint;
+  return same ? found->second : nullptr;
+}
+
 std::optional<Result<CaptureStatus>> Captures::known(const CaptureTicket& ticket) {
-  const std::lock_guard lock(mutex_);
+  const std::string name = "VM '" + ticket.vm.id.value + "'";
+  std::unique_lock lock(mutex_);
+  if (const JobPtr job = find_locked(ticket.vm, ticket.checkpoint);
+      job && !changed_.wait_for(lock, kPrepareWithin, [&] { return closed_ || !job->preparing; })) {
+    return make_error(Code::Unavailable, "the capture of " + name + " is still being prepared");
+  }
   const auto same = std::make_pair(ticket.vm.uuid, ticket.checkpoint);
   if (std::find(dropped_.begin(), dropped_.end(), same) != dropped_.end()) {
     return make_error(Code::FailedPrecondition,
-                      ticket.checkpoint.value + " of VM '" + ticket.vm.id.value + "' was dropped");
+                      ticket.checkpoint.value + " of " + name + " was dropped");
   }
-  const auto found = jobs_.find(ticket.vm.uuid);
-  if (found == jobs_.end()) return std::nullopt;
-  if (found->second->ticket.checkpoint == ticket.checkpoint) return found->second->status;
-  if (!is_active(found->second->status.phase)) return std::nullopt;
-  return make_error(Code::Conflict, "VM '" + ticket.vm.id.value + "' is being captured for " +
-                                        found->second->ticket.checkpoint.value);
+  if (const JobPtr job = find_locked(ticket.vm, ticket.checkpoint)) return job->status;
+  if (!is_active_locked(ticket.vm.uuid)) return std::nullopt;
+  return make_error(Code::Conflict, name + " is being captured for " +
+                                        jobs_.at(ticket.vm.uuid)->ticket.checkpoint.value);
 }
 
-Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket, bool copy_on_write) {
+Result<CaptureStatus> Captures::prepare(const CaptureTicket& ticket, bool copy_on_write) {
   auto job = std::make_shared<Job>();
   job->ticket = ticket;
   job->copy_on_write = copy_on_write;
   job->status.checkpoint = ticket.checkpoint;
-  job->status.phase = CapturePhase::Holding;
   JobPtr former;
   {
     const std::lock_guard lock(mutex_);
@@ -98,25 +111,70 @@ Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket, bool copy_on_
     former = std::exchange(jobs_[ticket.vm.uuid], job);
   }
   join(former);
-  const auto give_up = [&](const Error& error) {
-    {
-      const std::lock_guard lock(mutex_);
-      jobs_.erase(ticket.vm.uuid);
+  const Status ready = make_ready(*job);
+  {
+    const std::lock_guard lock(mutex_);
+    if (ready && !job->dropped && !closed_) {
+      job->preparing = false;
+      job->began = clock_.now();
+      job->status.phase = CapturePhase::Ready;
+      job->thread = std::thread([this, job] { run(job); });
+      changed_.notify_all();
+      return job->status;
     }
-    // QEMU notices that nobody reads; what it was told is taken back.
-    if (job->domain) stop_sending(job->domain.get());
-    return error;
-  };
-  if (auto ready = make_ready(*job); !ready) return give_up(ready.error());
-  job->began = clock_.now();
-  if (virDomainSuspend(job->domain.get()) != 0) {
-    const Error error = last_error("VM '" + ticket.vm.id.value + "' can't be paused");
-    (void)virDomainResume(job->domain.get());  // it may have been paused all the same
-    return give_up(error);
   }
+  return give_up(job, ready);
+}
+
+Error Captures::give_up(const JobPtr& job, const Status& ready) {
+  // QEMU notices that nobody reads; what it was told is taken back.
+  if (job->domain) stop_sending(job->domain.get());
+  job->file.reset();
   const std::lock_guard lock(mutex_);
-  job->status.stopped = clock_.wall_now();
-  job->thread = std::thread([this, job] { run(job); });
+  job->preparing = false;
+  job->over = true;
+  if (const auto now = jobs_.find(job->ticket.vm.uuid); now != jobs_.end() && now->second == job) {
+    jobs_.erase(now);
+  }
+  changed_.notify_all();
+  if (!ready) return ready.error();
+  return make_error(Code::FailedPrecondition, job->ticket.checkpoint.value + " of VM '" +
+                                                  job->ticket.vm.id.value + "' was dropped");
+}
+
+Result<CaptureStatus> Captures::begin(const CaptureTicket& ticket) {
+  std::unique_lock lock(mutex_);
+  const JobPtr job = find_locked(ticket.vm, ticket.checkpoint);
+  if (!job || (job->dropped && job->status.phase == CapturePhase::Ready)) {
+    return make_error(Code::FailedPrecondition,
+                      ticket.checkpoint.value + " of VM '" + ticket.vm.id.value + "' was given up");
+  }
+  if (job->status.phase == CapturePhase::Ready) {
+    job->status.phase = CapturePhase::Holding;
+    job->stopping = job->held = true;
+    job->began = clock_.now();
+    lock.unlock();
+    const bool stands = virDomainSuspend(job->domain.get()) == 0;
+    const WallTime stopped = clock_.wall_now();
+    std::optional<Error> refused;
+    if (!stands) refused = last_error("VM '" + ticket.vm.id.value + "' can't be paused");
+    lock.lock();
+    job->stopping = false;
+    job->refused = refused;
+    if (stands) job->status.stopped = stopped;
+    changed_.notify_all();
+  }
+  const auto until = [&](Milliseconds limit, auto done) {
+    changed_.wait_for(lock, limit, [&] { return closed_ || done(); });
+  };
+  until(kStopWithin, [&] { return !job->stopping; });
+  if (job->refused) {
+    // It may have been paused all the same: then it goes on again.
+    until(kDropWithin, [&] { return job->over; });
+    return *job->refused;
+  }
+  until(std::min(ticket.answer_within, kLongestAnswer),
+        [&] { return job->status.phase != CapturePhase::Holding; });
   return job->status;
 }
 
@@ -130,35 +188,40 @@ Result<CaptureStatus> Captures::release(const VmKey& vm, const CheckpointId& che
   JobPtr job;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = jobs_.find(vm.uuid);
-    if (found == jobs_.end() || found->second->ticket.checkpoint != checkpoint) {
+    job = find_locked(vm, checkpoint);
+    if (!job) {
       return make_error(Code::NotFound,
                         "no capture of VM '" + vm.id.value + "' for " + checkpoint.value);
     }
-    job = found->second;
-    if (job->status.phase == CapturePhase::Failed || job->dropped) return failed_locked(*job);
-    if (job->status.phase == CapturePhase::Holding) {
+    const CapturePhase phase = job->status.phase;
+    if (phase == CapturePhase::Failed || job->dropped) return failed_locked(*job);
+    if (phase != CapturePhase::Taken && phase != CapturePhase::Durable) {
       return make_error(Code::FailedPrecondition,
                         "the state of VM '" + vm.id.value + "' is not taken yet");
     }
     if (job->released) return job->status;
     job->releasing = true;
   }
-  auto connection = connection_.get();
-  const DomainHandle domain{
-      connection ? virDomainLookupByUUIDString(connection->get(), vm.uuid.c_str()) : nullptr};
-  const bool runs = domain && virDomainResume(domain.get()) == 0;
-  const Error error = runs         ? Error{}
-                      : connection ? last_error("VM '" + vm.id.value + "' can't go on")
-                                   : connection.error();
+  const Status runs = let_go_on(*job);
   const std::lock_guard lock(mutex_);
   job->releasing = false;
-  if (!runs) return error;
+  if (!runs) return runs.error();
   job->released = true;
   job->status.resumed = clock_.wall_now();
   changed_.notify_all();
   if (job->status.phase == CapturePhase::Failed) return failed_locked(*job);
   return job->status;
+}
+
+/// By the capture's own connection: nothing is looked up first. If that one broke, by the other.
+Status Captures::let_go_on(const Job& job) {
+  if (virDomainResume(job.domain.get()) == 0) return ok_status();
+  auto connection = connection_.get();
+  if (!connection) return connection.error();
+  const DomainHandle domain{
+      virDomainLookupByUUIDString(connection->get(), job.ticket.vm.uuid.c_str())};
+  if (domain && virDomainResume(domain.get()) == 0) return ok_status();
+  return last_error("VM '" + job.ticket.vm.id.value + "' can't go on");
 }
 
 Status Captures::drop(const VmKey& vm, const CheckpointId& checkpoint, const std::string& path) {
@@ -167,9 +230,8 @@ Status Captures::drop(const VmKey& vm, const CheckpointId& checkpoint, const std
     std::unique_lock lock(mutex_);
     dropped_.emplace_back(vm.uuid, checkpoint);
     if (dropped_.size() > kDroppedKept) dropped_.pop_front();
-    const auto found = jobs_.find(vm.uuid);
-    if (found != jobs_.end() && found->second->ticket.checkpoint == checkpoint) {
-      job = found->second;
+    job = find_locked(vm, checkpoint);
+    if (job) {
       job->dropped = true;
       changed_.notify_all();
       if (!changed_.wait_for(lock, kDropWithin, [&] { return closed_ || job->over; })) {

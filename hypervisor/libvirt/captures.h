@@ -44,10 +44,12 @@ class Captures {
   Captures(const Captures&) = delete;
   Captures& operator=(const Captures&) = delete;
 
-  /// Driver::begin_capture() of a VM that runs here and is on no way.
-  Result<CaptureStatus> begin(const CaptureTicket& ticket, bool copy_on_write);
-  /// What begin() would answer without doing anything; nothing if it would do something.
+  /// Driver::prepare_capture() of a VM that runs here and is on no way.
+  Result<CaptureStatus> prepare(const CaptureTicket& ticket, bool copy_on_write);
+  /// What prepare() would answer without doing anything; nothing if it would do something.
   std::optional<Result<CaptureStatus>> known(const CaptureTicket& ticket);
+  /// Driver::begin_capture() of one that prepare() or known() has just answered.
+  Result<CaptureStatus> begin(const CaptureTicket& ticket);
   CaptureStatus status(const VmKey& vm);
   Result<CaptureStatus> release(const VmKey& vm, const CheckpointId& checkpoint);
   Status drop(const VmKey& vm, const CheckpointId& checkpoint, const std::string& path);
@@ -77,12 +79,16 @@ class Captures {
     CaptureTicket ticket;
     CaptureStatus status;
     bool copy_on_write = false;
-    bool releasing = false;  // asked for; the hold limit is off
-    bool released = false;   // the VM was told to go on
-    bool dropped = false;    // to be ended
-    bool written = false;    // its file is whole
-    bool over = false;       // its thread does nothing more
-    MonotonicTime began{0};
+    bool preparing = true;
+    bool stopping = false;         // the VM is being told to stop: nothing else is done with it
+    bool held = false;             // the VM was told to stop
+    std::optional<Error> refused;  // and could not
+    bool releasing = false;        // asked for; the hold limit is off
+    bool released = false;         // the VM was told to go on
+    bool dropped = false;          // to be ended
+    bool written = false;          // its file is whole
+    bool over = false;             // its thread does nothing more
+    MonotonicTime began{0};        // or since when it is ready to
     std::unique_ptr<CaptureFile> file;
     Descriptor out;            // of the pipe that QEMU sends into
     ConnectHandle connection;  // of its own: others may be in long calls
@@ -93,8 +99,11 @@ class Captures {
 
   /// All that can be done while the VM runs.
   Status make_ready(Job& job);
+  Error give_up(const JobPtr& job, const Status& ready);
+  Status let_go_on(const Job& job);
   // On the capture's thread.
   void run(const JobPtr& job);
+  Status wait_for_begin(Job& job);
   Status capture(Job& job);
   Status follow(Job& job);
   enum class Reading : std::uint8_t { Going, LastPiece, GivenUp };
@@ -111,6 +120,7 @@ class Captures {
   /// Keeps what the VM's next part needs, in the place of those of VMs that are gone.
   void remember(Job& job);
 
+  JobPtr find_locked(const VmKey& vm, const CheckpointId& checkpoint) const;
   bool is_active_locked(const std::string& uuid) const;
   Error failed_locked(const Job& job) const;
   void clear_leftovers(const VmKey& vm);

@@ -16,7 +16,7 @@ namespace mare::libvirt {
 namespace {
 
 // The VM stands still meanwhile.
-constexpr auto kLookWhileHolding = std::chrono::milliseconds{2};
+constexpr auto kLookWhileHolding = std::chrono::milliseconds{1};
 constexpr auto kLookWhileWriting = std::chrono::milliseconds{50};
 constexpr auto kCancelWithin = std::chrono::seconds{10};
 constexpr int kPipe = 1 << 20;
@@ -27,6 +27,7 @@ constexpr const char* kFull =
 constexpr const char* kQuery = R"({"execute":"query-migrate"})";
 constexpr const char* kCancel = R"({"execute":"migrate_cancel"})";
 constexpr const char* kName = "mare-capture";
+constexpr const char* kForget = R"({"execute":"closefd","arguments":{"fdname":"mare-capture"}})";
 
 /// Migrations leave behind what a snapshot can't go with; libvirt sets all anew for each of its
 /// own.
@@ -134,7 +135,8 @@ void Captures::remember(Job& job) {
 }
 
 void Captures::run(const JobPtr& job) {
-  const Status done = capture(*job);
+  Status done = wait_for_begin(*job);
+  if (done) done = capture(*job);
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
@@ -158,6 +160,23 @@ void Captures::run(const JobPtr& job) {
   }
   changed_.notify_all();
   over_(job->ticket.vm.uuid);
+}
+
+Status Captures::wait_for_begin(Job& job) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (closed_) return make_error(Code::Cancelled, "the agent ends");
+    if (!job.stopping) {
+      if (job.refused) return *job.refused;
+      if (job.dropped) return make_error(Code::Cancelled, "it was dropped");
+      if (job.held) return ok_status();
+      if (clock_.now() - job.began > job.ticket.hold_limit) {
+        job.dropped = true;  // who begins it now is late
+        return make_error(Code::Unavailable, "nobody began it in time");
+      }
+    }
+    changed_.wait_for(lock, kLookWhileWriting);
+  }
 }
 
 Status Captures::capture(Job& job) {
@@ -271,6 +290,7 @@ void Captures::stop_sending(virDomainPtr domain) {
     clock_.sleep_for(kLookWhileWriting);
   }
   (void)ask_monitor(domain, capability(false));
+  (void)ask_monitor(domain, kForget);  // of one that never began to send
 }
 
 void Captures::fail(Job& job, const Error& why) {
@@ -279,7 +299,7 @@ void Captures::fail(Job& job, const Error& why) {
   {
     const std::lock_guard lock(mutex_);
     // From here on nobody else lets it go on.
-    stands = !job.released && !job.releasing;
+    stands = job.held && !job.released && !job.releasing;
     job.dropped = true;
     job.status.error = why.text();
   }

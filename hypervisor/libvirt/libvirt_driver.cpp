@@ -259,7 +259,7 @@ class LibvirtDriver final : public Driver {
     return made(vm, starting_.restore(vm, path, VIR_DOMAIN_SAVE_RUNNING));
   }
 
-  Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
+  Result<CaptureStatus> prepare_capture(const CaptureTicket& ticket) override {
     const VmKey& vm = ticket.vm;
     if (auto known = captures_.known(ticket)) return *known;
     auto domain = find(vm);
@@ -276,9 +276,14 @@ class LibvirtDriver final : public Driver {
     }
     // Its log and QEMU's own write protection would be in each other's way.
     watching_.back_off(vm.uuid);
-    auto begun = captures_.begin(ticket, copies_on_write());
-    if (!begun) watching_.watch(vm.uuid);
-    return begun;
+    auto ready = captures_.prepare(ticket, copies_on_write());
+    if (!ready) watching_.watch(vm.uuid);
+    return ready;
+  }
+  Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
+    auto ready = prepare_capture(ticket);
+    if (!ready) return ready.error();
+    return captures_.begin(ticket);
   }
   Result<CaptureStatus> capture(const VmKey& vm) override { return captures_.status(vm); }
   Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override {

@@ -90,6 +90,12 @@ class RemoteDriver final : public Driver {
     return call(Kind::Save, &pb::Agent::Stub::Restore, request, &reply);
   }
 
+  Result<CaptureStatus> prepare_capture(const CaptureTicket& ticket) override {
+    pb::CaptureStatus reply;
+    auto done = call(Kind::Change, &pb::Agent::Stub::PrepareCapture, to_wire(ticket), &reply);
+    if (!done) return done.error();
+    return from_wire(reply);
+  }
   Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override {
     pb::CaptureStatus reply;
     auto done = call(Kind::Change, &pb::Agent::Stub::BeginCapture, to_wire(ticket), &reply);

@@ -21,56 +21,76 @@ Capture* World::capture_of(const HostId& host, const VmId& vm, std::uint64_t ser
   return capture != nullptr && capture->serial == serial ? capture : nullptr;
 }
 
-CaptureStatus World::begin_capture(const HostId& host, const CaptureTicket& ticket) {
+void World::later_to(const HostId& host, const Capture& capture, double after_s,
+                     std::function<void(Capture&)> what) {
+  at(now + nanoseconds_up(after_s),
+     [this, host, vm = capture.ticket.vm.id, serial = capture.serial, what = std::move(what)] {
+       if (Capture* mine = capture_of(host, vm, serial)) what(*mine);
+     });
+}
+
+Capture& World::prepare_capture(const HostId& host, const CaptureTicket& ticket) {
   const VmId vm = ticket.vm.id;
   Capture& capture = hosts.at(host).captures[vm];
   capture = Capture{};
   capture.serial = ++last_serial_;
   capture.ticket = ticket;
+  capture.ready = now + capturing.prepare;
   capture.status.checkpoint = ticket.checkpoint;
-  capture.status.phase = CapturePhase::Holding;
-  capture.status.stopped = wall(now);
-  change_copy(host, vm, Copy::Paused);
+  capture.status.phase = CapturePhase::Ready;
   PartFile file;
   file.checkpoint = ticket.checkpoint;
-  const Guest& guest = *find_copy(host, vm)->guest;
-  file.size = file.written = guest.spec.memory;
-  file.begun = now;
+  file.size = file.written = find_copy(host, vm)->guest->spec.memory;
   if (ticket.base) capture.status.full_because = why_not_on(*ticket.base);
   if (ticket.base && capture.status.full_because.empty()) {
     file.base = ticket.base->path;
     file.base_checksum = ticket.base->checksum;
-    const double since_s = seconds(now - parts.at(file.base).begun);
+  }
+  parts[ticket.path] = std::move(file);
+  later_to(host, capture, std::chrono::duration<double>(ticket.hold_limit).count(),
+           [this, host](Capture& mine) {
+             if (!mine.held) fail_capture(host, mine, "nobody began it in time");
+           });
+  return capture;
+}
+
+void World::begin_capture(const HostId& host, Capture& capture) {
+  const CaptureTicket& ticket = capture.ticket;
+  capture.held = true;
+  capture.status.phase = CapturePhase::Holding;
+  capture.status.stopped = wall(now);
+  change_copy(host, ticket.vm.id, Copy::Paused);
+  PartFile& file = parts.at(ticket.path);
+  file.begun = now;
+  if (const auto base = parts.find(file.base); base != parts.end()) {
+    const Guest& guest = *find_copy(host, ticket.vm)->guest;
+    const double since_s = seconds(now - base->second.begun);
     const double dirtied = std::min({guest.model.dirty_bytes_per_s * since_s,
                                      static_cast<double>(guest.model.wws.count),
                                      static_cast<double>(file.size.count)});
     file.written = Bytes{static_cast<std::uint64_t>(dirtied)};
   }
   const double writing_s = static_cast<double>(file.written.count) / capturing.bandwidth.value;
-  parts[ticket.path] = std::move(file);
+  const double ready_s = std::max(0.0, seconds(capture.ready - now));
   const double taking_s =
-      capturing.copy_on_write ? std::chrono::duration<double>(capturing.take).count() : writing_s;
-  const std::uint64_t serial = capture.serial;
-  const auto then = [this, host, vm, serial](double after_s, auto what) {
-    at(now + nanoseconds_up(after_s), [this, host, vm, serial, what] {
-      if (Capture* mine = capture_of(host, vm, serial)) what(*mine);
-    });
-  };
-  then(taking_s, [this, host](Capture& mine) { take_state(host, mine); });
-  then(std::max(taking_s, writing_s),
-       [this, host](Capture& mine) { state_is_written(host, mine); });
-  then(std::chrono::duration<double>(ticket.hold_limit).count(), [this, host](Capture& mine) {
-    if (!mine.released) fail_capture(host, mine, "nobody released it in time");
-  });
+      ready_s +
+      (capturing.copy_on_write ? std::chrono::duration<double>(capturing.take).count() : writing_s);
+  later_to(host, capture, taking_s, [this, host](Capture& mine) { take_state(host, mine); });
+  later_to(host, capture, std::max(taking_s, writing_s),
+           [this, host](Capture& mine) { state_is_written(host, mine); });
+  later_to(host, capture, std::chrono::duration<double>(ticket.hold_limit).count(),
+           [this, host](Capture& mine) {
+             if (!mine.released) fail_capture(host, mine, "nobody released it in time");
+           });
   if (faults.capture_fails > 0 && rng.chance(faults.capture_fails)) {
-    then(writing_s * rng.unit(),
-         [this, host](Capture& mine) { fail_capture(host, mine, "simulated failure"); });
+    later_to(host, capture, writing_s * rng.unit(),
+             [this, host](Capture& mine) { fail_capture(host, mine, "simulated failure"); });
   }
   if (capturing.disk_is_full) {
-    then(writing_s / 2,
-         [this, host](Capture& mine) { fail_capture(host, mine, "no space left on the store"); });
+    later_to(host, capture, writing_s / 2, [this, host](Capture& mine) {
+      fail_capture(host, mine, "no space left on the store");
+    });
   }
-  return capture.status;
 }
 
 bool World::is_whole(const std::string& path, bool checked) const {
@@ -143,7 +163,7 @@ void World::fail_capture(const HostId& host, Capture& capture, const std::string
   capture.status.error = "VM " + capture.ticket.vm.id.value + " was not captured: " + why;
   parts.erase(capture.ticket.path);
   const LocalCopy* copy = find_copy(host, capture.ticket.vm);
-  if (capture.released || copy == nullptr || copy->copy != Copy::Paused) return;
+  if (!capture.held || capture.released || copy == nullptr || copy->copy != Copy::Paused) return;
   capture.status.resumed = wall(now);
   change_copy(host, capture.ticket.vm.id, Copy::Running);
 }

@@ -73,6 +73,8 @@ std::string_view to_string(BrokenSwitch outcome);
 /// How captures are taken and where their files go: one store that all hosts share.
 struct CaptureModel {
   bool copy_on_write = true;        // else a VM stands still until its file is written
+  bool prepares = true;             // else its agents are older ones, that know no preparation
+  Milliseconds prepare{40};         // of one capture; what is not over when it begins adds to take
   Milliseconds take{20};            // with it: until the state is taken
   BytesPerSecond bandwidth{400e6};  // to the store, of each capture
   bool disk_is_full = false;        // captures that begin fail while they are written

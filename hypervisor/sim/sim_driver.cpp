@@ -318,34 +318,55 @@ Result<VmStatistics> SimDriver::statistics(const VmKey& vm) {
 
 // --- checkpoints
 
-Result<CaptureStatus> SimDriver::begin_capture(const CaptureTicket& ticket) {
+Result<Capture*> SimDriver::find_or_prepare(World& world, SimHost& host,
+                                            const CaptureTicket& ticket) const {
   const VmKey& vm = ticket.vm;
-  return call<Result<CaptureStatus>>(
-      "capture " + vm.id.value, [&](World& world, SimHost& host) -> Result<CaptureStatus> {
-        if (host.dropped.contains({vm.id, ticket.checkpoint})) {
-          return make_error(Code::FailedPrecondition, ticket.checkpoint.value + " was dropped");
-        }
-        const auto known = host.captures.find(vm.id);
-        if (known != host.captures.end() && known->second.ticket.checkpoint == ticket.checkpoint) {
-          return known->second.status;
-        }
-        const auto* copy = world.find_copy(host_, vm);
-        if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(vm);
-        if (world.find_capture(host_, vm.id) != nullptr ||
-            world.find_move(host_, vm.id) != nullptr || world.is_halved(host_, vm.id)) {
-          return make_error(Code::Conflict,
-                            "VM " + vm.id.value + " is being captured or migrated already");
-        }
-        if (copy->copy == Copy::Paused) {
-          return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is paused",
-                            "resume it first");
-        }
-        if (world.parts.contains(ticket.path)) {
-          return make_error(Code::AlreadyExists, "file " + ticket.path + " exists",
-                            "choose another name");
-        }
-        return world.begin_capture(host_, ticket);
-      });
+  if (host.dropped.contains({vm.id, ticket.checkpoint})) {
+    return make_error(Code::FailedPrecondition, ticket.checkpoint.value + " was dropped");
+  }
+  const auto known = host.captures.find(vm.id);
+  if (known != host.captures.end() && known->second.ticket.checkpoint == ticket.checkpoint) {
+    return &known->second;
+  }
+  const auto* copy = world.find_copy(host_, vm);
+  if (copy == nullptr || copy->copy == Copy::Incoming) return no_copy(vm);
+  if (world.find_capture(host_, vm.id) != nullptr || world.find_move(host_, vm.id) != nullptr ||
+      world.is_halved(host_, vm.id)) {
+    return make_error(Code::Conflict,
+                      "VM " + vm.id.value + " is being captured or migrated already");
+  }
+  if (copy->copy == Copy::Paused) {
+    return make_error(Code::FailedPrecondition, "VM " + vm.id.value + " is paused",
+                      "resume it first");
+  }
+  if (world.parts.contains(ticket.path)) {
+    return make_error(Code::AlreadyExists, "file " + ticket.path + " exists",
+                      "choose another name");
+  }
+  return &world.prepare_capture(host_, ticket);
+}
+
+Result<CaptureStatus> SimDriver::prepare_capture(const CaptureTicket& ticket) {
+  return call<Result<CaptureStatus>>("prepare the capture of " + ticket.vm.id.value,
+                                     [&](World& world, SimHost& host) -> Result<CaptureStatus> {
+                                       if (!world.capturing.prepares)
+                                         return Driver::prepare_capture(ticket);
+                                       auto capture = find_or_prepare(world, host, ticket);
+                                       if (!capture) return capture.error();
+                                       return (*capture)->status;
+                                     });
+}
+
+Result<CaptureStatus> SimDriver::begin_capture(const CaptureTicket& ticket) {
+  return call<Result<CaptureStatus>>("capture " + ticket.vm.id.value,
+                                     [&](World& world, SimHost& host) -> Result<CaptureStatus> {
+                                       auto capture = find_or_prepare(world, host, ticket);
+                                       if (!capture) return capture.error();
+                                       if ((*capture)->status.phase == CapturePhase::Ready) {
+                                         world.begin_capture(host_, **capture);
+                                       }
+                                       return (*capture)->status;
+                                     });
 }
 
 Result<CaptureStatus> SimDriver::capture(const VmKey& vm) {
@@ -369,7 +390,8 @@ Result<CaptureStatus> SimDriver::release_capture(const VmKey& vm, const Checkpoi
                             "no capture of VM " + vm.id.value + " for " + checkpoint.value);
         }
         Capture& capture = known->second;
-        if (capture.status.phase == CapturePhase::Holding) {
+        if (capture.status.phase == CapturePhase::Ready ||
+            capture.status.phase == CapturePhase::Holding) {
           return make_error(Code::FailedPrecondition,
                             "the state of VM " + vm.id.value + " is not taken yet");
         }

@@ -22,6 +22,7 @@ class SimDriver final : public Driver {
   Status save(const VmKey& vm, const std::string& path) override;
   Status restore(const VmSpec& vm, const std::string& path) override;
   Result<VmStatistics> statistics(const VmKey& vm) override;
+  Result<CaptureStatus> prepare_capture(const CaptureTicket& ticket) override;
   Result<CaptureStatus> begin_capture(const CaptureTicket& ticket) override;
   Result<CaptureStatus> capture(const VmKey& vm) override;
   Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override;
@@ -54,6 +55,8 @@ class SimDriver final : public Driver {
   /// FailedPrecondition where no VM may run: the host's lease is over.
   Status check_lease(World& world, const SimHost& host) const;
   Error no_copy(const VmKey& vm) const;
+  /// That checkpoint's capture, as it is or prepared now.
+  Result<Capture*> find_or_prepare(World& world, SimHost& host, const CaptureTicket& ticket) const;
   /// FailedPrecondition while the copy here is at either end of a migration, or stands for a
   /// capture.
   Status check_settled(World& world, const VmKey& vm, const LocalCopy& copy) const;

@@ -102,10 +102,13 @@ struct Capture {
   std::uint64_t serial = 0;
   CaptureTicket ticket;
   CaptureStatus status;
+  Time ready{0};      // when all was prepared
+  bool held = false;  // its VM was stopped for it
   bool released = false;
   bool written = false;
   bool active() const {
-    return status.phase == CapturePhase::Holding || status.phase == CapturePhase::Taken;
+    return status.phase == CapturePhase::Ready || status.phase == CapturePhase::Holding ||
+           status.phase == CapturePhase::Taken;
   }
 };
 
@@ -310,7 +313,8 @@ class World {
   // Checkpoints (captures.cpp).
   /// A capture that is not over, on that host.
   Capture* find_capture(const HostId& host, const VmId& vm);
-  CaptureStatus begin_capture(const HostId& host, const CaptureTicket& ticket);
+  Capture& prepare_capture(const HostId& host, const CaptureTicket& ticket);
+  void begin_capture(const HostId& host, Capture& capture);
   void release_capture(const HostId& host, Capture& capture);
   /// It fails; the VM goes on if it still stands for it.
   void fail_capture(const HostId& host, Capture& capture, const std::string& why);
@@ -354,6 +358,9 @@ class World {
   void lease_is_over(const HostId& id);
 
   Capture* capture_of(const HostId& host, const VmId& vm, std::uint64_t serial);
+  /// Does that to a capture after so long, unless it is over by then.
+  void later_to(const HostId& host, const Capture& capture, double after_s,
+                std::function<void(Capture&)> what);
   void take_state(const HostId& host, Capture& capture);
   void state_is_written(const HostId& host, Capture& capture);
   void make_durable(Capture& capture);

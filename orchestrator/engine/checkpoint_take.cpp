@@ -23,6 +23,8 @@ constexpr auto kTakeLookAgain = std::chrono::milliseconds{300};
 constexpr auto kDropAgain = std::chrono::milliseconds{500};
 constexpr int kReleases = 5;
 constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
+// Calls that wait keep threads busy that others of the gang need to stop their VMs.
+constexpr std::size_t kWaitingCalls = 16;
 
 /// `because`: why parts are full that need not be.
 std::string in_words(const Checkpoint& checkpoint, const std::string& because) {
@@ -56,7 +58,7 @@ class CheckpointTake final : public Task {
       case State::Holding:
         // Nobody knows any more whether some went on before others stopped.
         if (recovered) return drop(make_error(Code::Unavailable, "mared was away in the middle"));
-        return hold();
+        return prepare();
       case State::Writing:
         return poll();
       case State::Dropping:
@@ -183,7 +185,7 @@ class CheckpointTake final : public Task {
     if (!step(Event::Hold, safe_point_ ? safe_point_->words : "", also)) return;
     checkpoint_ = std::move(fresh);
     phases_.assign(parts().size(), CapturePhase::None);
-    hold();
+    prepare();
   }
 
   Status choose_base(const store::Transaction& tx, Checkpoint& fresh) {
@@ -209,30 +211,59 @@ class CheckpointTake final : public Task {
     const auto base = bases_.find(part.vm);
     if (base != bases_.end()) ticket.base = base->second;
     ticket.compress = settings().compress_checkpoints;
+    if (checkpoint_.parts.size() <= kWaitingCalls) ticket.answer_within = settings().capture_answer;
     return ticket;
   }
 
-  // --- Holding: VMs stand still
+  // --- Holding: first all hosts get ready, then VMs stand still
 
   template <typename R>
   GangCall<R> to_host(const CheckpointPart& part, std::function<R(Driver&)> work) {
     return {part.vm, part.host, std::move(work)};
   }
 
-  void hold() {
-    after(settings().capture_patience, [this] {
-      if (!begun_) drop(make_error(Code::Unavailable, "not every host stopped its VMs in time"));
-    });
+  using Call = Result<CaptureStatus> (Driver::*)(const CaptureTicket&);
+  std::vector<GangCall<Result<CaptureStatus>>> to_all(Call what) {
     std::vector<GangCall<Result<CaptureStatus>>> calls;
     for (const auto& part : parts()) {
       calls.push_back(to_host<Result<CaptureStatus>>(
           part,
-          [ticket = ticket_of(part)](Driver& driver) { return driver.begin_capture(ticket); }));
+          [ticket = ticket_of(part), what](Driver& driver) { return (driver.*what)(ticket); }));
     }
-    call_gang<Result<CaptureStatus>>(calls, [this](const Answers& answers) {
-      begun_ = true;
-      if (take_in(open_parts(), answers)) look();
+    return calls;
+  }
+
+  /// Hosts take their time for it, each another one, so the VMs run until the last is ready.
+  void prepare() {
+    after(settings().capture_patience, [this] {
+      if (!prepared_) drop(make_error(Code::Unavailable, "not every host got ready in time"));
     });
+    call_gang<Result<CaptureStatus>>(
+        to_all(&Driver::prepare_capture), [this](const Answers& answers) {
+          prepared_ = true;
+          for (std::size_t i = 0; i < answers.size(); ++i) {
+            const std::string at = "host '" + parts()[i].host.value + "'";
+            // An older agent gets ready when it begins.
+            const bool older = !answers[i] && answers[i].error().code == Code::Unsupported;
+            if (older) continue;
+            if (!answers[i]) return drop(answers[i].error().during(at));
+            if (answers[i]->phase == CapturePhase::Failed) {
+              return drop(make_error(Code::Internal, answers[i]->error).during(at));
+            }
+          }
+          hold();
+        });
+  }
+
+  void hold() {
+    after(settings().capture_patience, [this] {
+      if (!begun_) drop(make_error(Code::Unavailable, "not every host stopped its VMs in time"));
+    });
+    call_gang<Result<CaptureStatus>>(to_all(&Driver::begin_capture),
+                                     [this](const Answers& answers) {
+                                       begun_ = true;
+                                       if (take_in(open_parts(), answers)) look();
+                                     });
   }
 
   /// Parts that are not in the file yet.
@@ -416,8 +447,9 @@ class CheckpointTake final : public Task {
   Checkpoint checkpoint_;
   std::vector<CapturePhase> phases_;  // of the parts, as heard last
   std::map<VmId, CaptureBase> bases_;
-  std::string because_;  // a host's reason for a full part
-  bool begun_ = false;   // every host answered that it stopped its VM
+  std::string because_;    // a host's reason for a full part
+  bool prepared_ = false;  // every host answered that it is ready
+  bool begun_ = false;     // every host answered that it stopped its VM
   std::map<VmId, std::optional<MonotonicTime>> silent_;
 };
 

@@ -95,7 +95,8 @@ struct Settings {
   Milliseconds safe_point_window{100};  // out of a collective for so long is just past it
   bool compress_checkpoints = true;     // by zstd
   Milliseconds capture_poll{5};         // while VMs stand still
-  Milliseconds capture_patience{5000};  // for the slowest host to stop its VMs
+  Milliseconds capture_patience{5000};  // for the slowest host to prepare, and to stop its VMs
+  Milliseconds capture_answer{50};      // hosts answer that a VM's state is taken, up to this late
   Milliseconds hold_limit{60'000};      // then a VM goes on by itself, and the checkpoint fails
   Seconds checkpoint_timeout{600};
   Milliseconds lease{2000};          // a host's VMs are ended so long after both voices fell silent

@@ -20,6 +20,17 @@ class Part {
     ticket = {id, vm_.key(), hosts.new_file(), kWrite, {}, true};
   }
 
+  /// False where the backend prepares nothing.
+  bool prepare() {
+    auto ready = driver_.prepare_capture(ticket);
+    if (!ready && ready.error().code == Code::Unsupported) return false;
+    EXPECT_TRUE(is_ok(ready));
+    if (!ready) return true;
+    EXPECT_EQ(ready->phase, CapturePhase::Ready);
+    EXPECT_EQ(ready->checkpoint, ticket.checkpoint);
+    EXPECT_EQ(ready->stopped.count(), 0);
+    return true;
+  }
   /// False where the backend has no captures.
   bool begin() {
     auto begun = driver_.begin_capture(ticket);
@@ -272,6 +283,81 @@ TEST_P(DriverContract, ADroppedCaptureLeavesNothing) {
   EXPECT_TRUE(fails_with(at(0).load_capture(made, kSecond, kept), Code::NotFound));
 }
 
+TEST_P(DriverContract, APreparedCaptureLeavesItsVmRunning) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  part.ticket.answer_within = Milliseconds{50};
+  if (!part.prepare()) GTEST_SKIP() << "nothing is prepared";
+  ASSERT_TRUE(part.prepare()) << "twice is as good as once";
+  expect_alive(0, made);
+  EXPECT_EQ(part.status().phase, CapturePhase::Ready);
+  EXPECT_TRUE(fails_with(part.release(), Code::FailedPrecondition));
+  ASSERT_TRUE(part.begin());
+  EXPECT_EQ(copy(0, made), Copy::Paused);
+  auto late = at(0).prepare_capture(part.ticket);
+  ASSERT_TRUE(is_ok(late));
+  EXPECT_NE(late->phase, CapturePhase::Ready) << "it has begun";
+  ASSERT_TRUE(part.take());
+  part.kept();
+  expect_only_copy(0, made);
+}
+
+TEST_P(DriverContract, APreparedCaptureThatNobodyBeginsIsGivenUp) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  part.ticket.hold_limit = Milliseconds{1500};
+  if (!part.prepare()) GTEST_SKIP() << "nothing is prepared";
+  ASSERT_TRUE(part.reaches(CapturePhase::Failed));
+  EXPECT_FALSE(part.status().error.empty());
+  EXPECT_EQ(part.status().stopped.count(), 0);
+  expect_only_copy(0, made);
+  auto late = at(0).begin_capture(part.ticket);
+  ASSERT_TRUE(is_ok(late));
+  EXPECT_EQ(late->phase, CapturePhase::Failed);
+  expect_alive(0, made);
+  // There is no file.
+  Part again(hosts(), 0, made, kSecond);
+  again.ticket.path = part.ticket.path;
+  ASSERT_TRUE(again.take());
+}
+
+TEST_P(DriverContract, APreparedCaptureThatIsDroppedLeavesNothing) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.prepare()) GTEST_SKIP() << "nothing is prepared";
+  Part second(hosts(), 0, made, kSecond);
+  EXPECT_TRUE(fails_with(at(0).prepare_capture(second.ticket), Code::Conflict));
+  EXPECT_TRUE(fails_with(at(0).begin_capture(second.ticket), Code::Conflict));
+  EXPECT_TRUE(fails_with(at(0).pause(made.key()), Code::FailedPrecondition));
+  const MigrationTicket move = ticket(made);
+  auto endpoint = at(1).prepare_incoming(move);
+  ASSERT_TRUE(is_ok(endpoint));
+  EXPECT_TRUE(fails_with(at(0).begin_outgoing(move, *endpoint), Code::Conflict));
+  EXPECT_TRUE(is_ok(at(1).discard_incoming(made.key())));
+  EXPECT_TRUE(is_ok(part.drop()));
+  expect_only_copy(0, made);
+  EXPECT_TRUE(fails_with(at(0).prepare_capture(part.ticket), Code::FailedPrecondition));
+  EXPECT_TRUE(fails_with(at(0).begin_capture(part.ticket), Code::FailedPrecondition));
+  expect_alive(0, made);
+  second.ticket.path = part.ticket.path;
+  ASSERT_TRUE(second.prepare());
+  ASSERT_TRUE(second.take());
+  second.kept();
+}
+
+TEST_P(DriverContract, ARestartedAgentHasPreparedNothing) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  if (!part.prepare()) GTEST_SKIP() << "nothing is prepared";
+  hosts().restart_agent(0);
+  EXPECT_EQ(part.status().phase, CapturePhase::None);
+  EXPECT_TRUE(is_ok(part.drop()));
+  expect_alive(0, made);
+  Part next(hosts(), 0, made, kSecond);
+  next.ticket.path = part.ticket.path;
+  ASSERT_TRUE(next.take()) << "what the former agent had prepared is gone";
+}
+
 TEST_P(DriverContract, OneThingAtATimeIsDoneWithAVm) {
   const VmSpec made = started(0);
   Part part(hosts(), 0, made, kFirst);
@@ -299,6 +385,9 @@ TEST_P(DriverContract, AFileThatIsThereIsNotWrittenOver) {
   Part second(hosts(), 0, other, kFirst);
   second.ticket.path = part.ticket.path;
   EXPECT_TRUE(fails_with(at(0).begin_capture(second.ticket), Code::AlreadyExists));
+  const auto prepared = at(0).prepare_capture(second.ticket);
+  EXPECT_TRUE(!prepared && (prepared.error().code == Code::AlreadyExists ||
+                            prepared.error().code == Code::Unsupported));
   expect_only_copy(0, other);
   const CheckpointPart kept = part.kept();
   ASSERT_TRUE(is_ok(at(0).destroy(made.key())));

@@ -154,12 +154,84 @@ TEST_F(CheckpointFaults, ASilentHostDoesNotHoldTheOthers) {
   expect_dropped(world.wait(taken->id, 5min));
 }
 
-TEST_F(CheckpointFaults, AHostThatIsSlowToStopItsVmsIsNotWaitedForLong) {
+/// Rank 1's host hears late that it is to get ready; the others are.
+class WhileHostsGetReady : public CheckpointFaults {
+ protected:
+  Operation begun() {
+    world.play(1s);
+    world.executor.slow_next("gang/demo-1", 3s);
+    auto taken = world.engine().submit(engine::CheckpointRequest{first});
+    EXPECT_TRUE(taken);
+    EXPECT_TRUE(reaches(taken->id, "Holding"));
+    world.play(1s);
+    EXPECT_EQ(world.cluster.capture_files().size(), 2U);
+    expect_all_run();
+    return *taken;
+  }
+  void expect_all_run() {
+    for (const auto& copy : world.cluster.copies()) {
+      EXPECT_EQ(copy.copy, Copy::Running) << copy.key.id.value;
+    }
+  }
+};
+
+TEST_F(WhileHostsGetReady, ACancelLeavesNothing) {
+  const Operation taken = begun();
+  ASSERT_TRUE(world.engine().cancel(taken.id));
+  const Operation ended = world.wait(taken.id);
+  EXPECT_EQ(ended.outcome, Outcome::Cancelled) << ended.reason;
+  EXPECT_TRUE(world.cluster.capture_files().empty());
+  world.play(5s);
+  EXPECT_TRUE(world.cluster.capture_files().empty()) << "the late call was refused";
+  expect_all_run();
+  expect_right_result(first);
+}
+
+TEST_F(WhileHostsGetReady, ACrashOfMaredLeavesNothing) {
+  const Operation taken = begun();
+  world.kill_mared();
+  world.play(1s);
+  expect_all_run();
+  world.start_mared();
+  expect_dropped(world.wait(taken.id));
+}
+
+TEST_F(WhileHostsGetReady, TheyGiveUpWhenMaredStaysAway) {
+  begun();
+  world.kill_mared();
+  world.play(70s);
+  EXPECT_TRUE(world.cluster.capture_files().empty());
+  expect_all_run();
+  world.start_mared();
+  expect_right_result(first);
+}
+
+TEST_F(WhileHostsGetReady, AnAgentThatIsRestartedSpoilsIt) {
+  const Operation taken = begun();
+  ASSERT_TRUE(world.cluster.restart_agent(host_of("demo-0"), 0ms));
+  const Operation ended = world.wait(taken.id);
+  EXPECT_THAT(ended.reason, HasSubstr("exists"));
+  expect_dropped(ended);
+}
+
+TEST_F(CheckpointFaults, AHostThatIsSlowToGetReadyIsNotWaitedForLong) {
   world.play(1s);
   world.executor.slow_next("gang/demo-1", 30s);
   const auto began = world.clock.now();
   auto taken = world.engine().submit(engine::CheckpointRequest{first});
   ASSERT_TRUE(taken);
+  ASSERT_TRUE(reaches(taken->id, "Dropping"));
+  EXPECT_LT(world.clock.now() - began, 8s);
+  expect_dropped(world.wait(taken->id, 5min));
+}
+
+TEST_F(CheckpointFaults, AHostThatIsSlowToStopItsVmsIsNotWaitedForLong) {
+  world.play(1s);
+  const auto began = world.clock.now();
+  auto taken = world.engine().submit(engine::CheckpointRequest{first});
+  ASSERT_TRUE(taken);
+  ASSERT_TRUE(reaches(taken->id, "Holding"));
+  world.executor.slow_next("gang/demo-1", 30s);  // after it was told to get ready
   ASSERT_TRUE(reaches(taken->id, "Dropping"));
   EXPECT_LT(world.clock.now() - began, 8s);
   expect_dropped(world.wait(taken->id, 5min));

@@ -42,8 +42,11 @@ TEST_F(Checkpoints, AreOneCutAndTheJobGoesOn) {
 
 TEST_F(Checkpoints, NobodyGoesOnBeforeAllHaveStopped) {
   // Rank 2's host is told late: the others wait for it, and no longer than that.
-  world.executor.slow_next("gang/demo-2", 700ms);
-  const Operation taken = take(first);
+  auto accepted = world.engine().submit(engine::CheckpointRequest{first});
+  ASSERT_TRUE(accepted);
+  ASSERT_TRUE(reaches(accepted->id, "Holding"));
+  world.executor.slow_next("gang/demo-2", 700ms);  // after it was told to get ready
+  const Operation taken = world.wait(accepted->id);
   ASSERT_EQ(taken.outcome, Outcome::Succeeded) << taken.reason;
   const Checkpoint one = complete(first).at(0);
   EXPECT_GE(one.skew, Microseconds{650'000});
@@ -54,6 +57,29 @@ TEST_F(Checkpoints, NobodyGoesOnBeforeAllHaveStopped) {
     first_resume = std::min(first_resume, part.resumed);
   }
   EXPECT_GE(first_resume, last_stop);
+}
+
+TEST_F(Checkpoints, AHostThatIsSlowToGetReadyHoldsNobodyUp) {
+  world.executor.set_longest_delay(2ms);
+  world.executor.slow_next("gang/demo-2", 700ms);
+  const Operation taken = take(first);
+  ASSERT_EQ(taken.outcome, Outcome::Succeeded) << taken.reason;
+  const Checkpoint one = complete(first).at(0);
+  EXPECT_GE(one.completed - one.began, 700ms);
+  EXPECT_LE(one.skew, Microseconds{2'000}) << "all were ready when the first one stopped";
+  EXPECT_LE(one.pause, Microseconds{100'000});
+  expect_right_result(first);
+}
+
+TEST_F(Checkpoints, OlderAgentsGetReadyWhileTheirVmsStandStill) {
+  world.executor.set_longest_delay(2ms);
+  sim::CaptureModel model;
+  model.prepare = 300ms;
+  model.prepares = false;
+  world.cluster.set_capture_model(model);
+  ASSERT_EQ(take(first).outcome, Outcome::Succeeded);
+  EXPECT_GE(complete(first).at(0).pause, Microseconds{300'000});
+  expect_right_result(first);
 }
 
 TEST_F(Checkpoints, WithoutCopyOnWriteVmsStandStillUntilTheirFilesAreWritten) {

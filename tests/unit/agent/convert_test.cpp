@@ -104,8 +104,8 @@ TEST(Convert, EveryWord) {
 }
 
 TEST(Convert, EveryPhaseOfACapture) {
-  for (const auto phase : {CapturePhase::None, CapturePhase::Holding, CapturePhase::Taken,
-                           CapturePhase::Durable, CapturePhase::Failed}) {
+  for (const auto phase : {CapturePhase::None, CapturePhase::Ready, CapturePhase::Holding,
+                           CapturePhase::Taken, CapturePhase::Durable, CapturePhase::Failed}) {
     auto status = full_capture();
     status.phase = phase;
     EXPECT_EQ(from_wire(to_wire(status))->phase, phase);

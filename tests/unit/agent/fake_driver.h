@@ -77,6 +77,9 @@ class FakeDriver final : public Driver {
   Status restore(const VmSpec& vm, const std::string& from) override {
     return done("restore", [&] { spec = vm, path = from; });
   }
+  Result<CaptureStatus> prepare_capture(const CaptureTicket& with) override {
+    return answer("prepare_capture", [&] { return capture_ticket = with, capture_answer; });
+  }
   Result<CaptureStatus> begin_capture(const CaptureTicket& with) override {
     return answer("begin_capture", [&] { return capture_ticket = with, capture_answer; });
   }

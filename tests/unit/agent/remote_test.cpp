@@ -125,6 +125,11 @@ TEST_F(Remote, WhatAForecastNeeds) {
 TEST_F(Remote, WhatACheckpointNeeds) {
   fake_.capture_answer = full_capture();
   const CheckpointId id{"ck-8"};
+  const auto ready = driver_->prepare_capture(full_capture_ticket());
+  ASSERT_TRUE(ready.ok()) << ready.error().text();
+  EXPECT_TRUE(same(*ready, full_capture()));
+  EXPECT_TRUE(same(fake_.capture_ticket, full_capture_ticket()));
+  fake_.capture_ticket = {};
   const auto begun = driver_->begin_capture(full_capture_ticket());
   ASSERT_TRUE(begun.ok()) << begun.error().text();
   EXPECT_TRUE(same(*begun, full_capture()));
@@ -153,9 +158,10 @@ TEST_F(Remote, WhatACheckpointNeeds) {
   EXPECT_EQ(merged->count, 91U);
   EXPECT_TRUE(same(fake_.part, full_part()));
   EXPECT_TRUE(fake_.flag);
-  EXPECT_EQ(fake_.take_calls(),
-            (std::vector<std::string>{"begin_capture", "capture", "release_capture", "drop_capture",
-                                      "load_capture", "merge_capture"}));
+  EXPECT_EQ(
+      fake_.take_calls(),
+      (std::vector<std::string>{"prepare_capture", "begin_capture", "capture", "release_capture",
+                                "drop_capture", "load_capture", "merge_capture"}));
 }
 
 TEST_F(Remote, WhatALeaseNeeds) {

@@ -249,7 +249,8 @@ CaptureTicket full_capture_ticket() {
           "/store/\xff/demo-0",
           Milliseconds{61'000},
           CaptureBase{"/store/\xfe/demo-0", Bytes{62}, 0xfedcba9876543211ULL},
-          true};
+          true,
+          Milliseconds{63}};
 }
 
 LeaseTicket full_lease_ticket() {
@@ -291,7 +292,7 @@ CheckpointPart full_part() {
 }
 
 bool same(const CaptureTicket& a, const CaptureTicket& b) {
-  const auto& [checkpoint, vm, path, limit, base, compress] = a;
+  const auto& [checkpoint, vm, path, limit, base, compress, within] = a;
   if (base.has_value() != b.base.has_value()) return false;
   if (base) {
     const auto& [from, size, checksum] = *base;
@@ -299,8 +300,9 @@ bool same(const CaptureTicket& a, const CaptureTicket& b) {
       return false;
     }
   }
-  return same(vm, b.vm) && std::tie(checkpoint, path, limit, compress) ==
-                               std::tie(b.checkpoint, b.path, b.hold_limit, b.compress);
+  return same(vm, b.vm) &&
+         std::tie(checkpoint, path, limit, compress, within) ==
+             std::tie(b.checkpoint, b.path, b.hold_limit, b.compress, b.answer_within);
 }
 
 bool same(const CaptureStatus& a, const CaptureStatus& b) {

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "hypervisor/libvirt/capabilities.h"
+#include "hypervisor/libvirt/handles.h"
 #include "hypervisor/libvirt/monitor.h"
 #include "orchestrator/core/checksum.h"
 #include "tests/unit/libvirt/directory.h"
@@ -71,6 +73,45 @@ TEST(CaptureFile, BeginsAsLibvirtWritesIt) {
   EXPECT_EQ(word(4), 0U) << "no cookie";
   ASSERT_EQ(header.size(), 92U + 10U);
   EXPECT_EQ(header.substr(92), std::string("<domain/>\0", 10));
+}
+
+/// libvirt's test driver has a domain, and no QEMU that could be asked for a capture of it.
+TEST(Captures, APreparationThatFailsLeavesNothing) {
+  const TestDirectory directory;
+  SystemClock clock;
+  Log log(clock, LogLevel::Error);
+  DomainEvents events;
+  events.connected = [](virConnectPtr) {};
+  Connection connection("test:///default", events, log);
+  auto opened = connection.get();
+  ASSERT_TRUE(opened.ok()) << opened.error().text();
+  const DomainHandle domain{virDomainLookupByName(opened->get(), "test")};
+  ASSERT_NE(domain, nullptr);
+  std::array<char, VIR_UUID_STRING_BUFLEN> uuid{};
+  ASSERT_EQ(virDomainGetUUIDString(domain.get(), uuid.data()), 0);
+  Captures captures(
+      connection, [](const std::string&) {}, clock, log);
+  const CaptureTicket ticket{
+      CheckpointId{"ck-1"}, {VmId{"test"}, uuid.data()}, directory.path() + "/ck-1/test"};
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_FALSE(captures.known(ticket).has_value());
+    auto ready = captures.prepare(ticket, true);
+    ASSERT_FALSE(ready.ok());
+    EXPECT_NE(ready.error().code, Code::AlreadyExists) << "of the first attempt nothing is left";
+    EXPECT_TRUE(std::filesystem::exists(directory.path() + "/ck-1")) << "it came that far";
+    EXPECT_FALSE(std::filesystem::exists(ticket.path));
+    EXPECT_FALSE(captures.active(uuid.data()));
+    auto begun = captures.begin(ticket);
+    ASSERT_FALSE(begun.ok());
+    EXPECT_EQ(begun.error().code, Code::FailedPrecondition);
+    int state = 0;
+    ASSERT_EQ(virDomainGetState(domain.get(), &state, nullptr, 0), 0);
+    EXPECT_EQ(state, VIR_DOMAIN_RUNNING);
+  }
+  ASSERT_TRUE(captures.drop(ticket.vm, ticket.checkpoint, ticket.path).ok());
+  auto late = captures.known(ticket);
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(late->error().code, Code::FailedPrecondition);
 }
 
 CheckpointPart kept_of(const CaptureFile& file, const std::string& path) {
