@@ -34,6 +34,7 @@ struct HostModel {
   std::string dirty_log_refused = {};       // why it can't watch memory, "" if it can
   bool migration_tls = false;               // it encrypts what it sends
   std::string cloning_refused = {};         // why VMs can't be clones, "" if they can
+  bool leases = true;                       // something there can end VMs whose lease is over
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.

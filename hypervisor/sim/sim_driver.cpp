@@ -461,7 +461,8 @@ Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
 // --- leases
 
 Result<LeaseAnswer> SimDriver::renew_lease(const LeaseTicket& ticket) {
-  return call<Result<LeaseAnswer>>("renew the lease", [&](World& world, SimHost&) {
+  return call<Result<LeaseAnswer>>("renew the lease", [&](World& world, SimHost& host) {
+    if (!host.model.leases) return Driver::renew_lease(ticket);
     return Result<LeaseAnswer>(world.renew_lease(host_, ticket));
   });
 }

@@ -8,6 +8,7 @@
 
 #include "orchestrator/daemon/driver_directory.h"
 #include "orchestrator/daemon/failpoints.h"
+#include "orchestrator/daemon/fence_command.h"
 #include "orchestrator/daemon/guests.h"
 #include "orchestrator/daemon/image_catalog.h"
 #include "orchestrator/daemon/options.h"
@@ -49,12 +50,17 @@ int serve(const Options& options) {
   engine::Settings settings = options.settings;
   settings.jobs_directory = directory->jobs();
 
+  std::unique_ptr<engine::FenceCommand> fence_command;
+  if (!options.fence_command.empty()) {
+    fence_command = std::make_unique<ProgramFenceCommand>(options.fence_command,
+                                                          options.fence_command_timeout, *clock);
+  }
   // The pool outlives the engine's thread and is joined first: its calls refer to everything above.
   auto pool = std::make_unique<ThreadPool>(options.threads, kCallsPerLane);
   const auto ask = [clock](const PrometheusQuery& query) { return ask_prometheus(query, *clock); };
-  engine::Engine engine(
-      {**store, drivers, *guests, catalog, *pool, *clock, rng, log, policy::forecast, ask},
-      settings, *failpoints);
+  engine::Engine engine({**store, drivers, *guests, catalog, *pool, *clock, rng, log,
+                         policy::forecast, ask, fence_command.get()},
+                        settings, *failpoints);
   if (auto recovered = engine.recover(); !recovered) return fail(recovered.error());
   rest::RestOptions rest_options;
   rest_options.listen = options.listen;

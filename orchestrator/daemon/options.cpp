@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "orchestrator/daemon/fence_command.h"
+
 namespace mare::daemon {
 namespace {
 
@@ -17,6 +19,7 @@ auto check() {
 }
 
 constexpr double kDay_s = 86400;
+constexpr double kFenceTimeout_s = 10;
 
 constexpr const char* kFooter =
     "Files: STATE/mare.db (all state), STATE/token (the API's bearer token), STATE/jobs "
@@ -44,6 +47,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.heartbeat_misses = 4;
   long heartbeat_ms = options.settings.heartbeat.count();
   long lease_ms = options.settings.lease.count();
+  double fence_timeout = kFenceTimeout_s;
 
   CLI::App app{
       "mared: the Maré daemon. Keeps the state, drives the hosts' agents, serves the REST API."};
@@ -106,6 +110,18 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "neither mared nor the checkpoints' storage said that they may run")
       ->check(CLI::Range(500L, 600000L))
       ->capture_default_str();
+  auto* fence_command = app.add_option(
+      "--fence-command", options.fence_command,
+      "Program that turns a silent host off (IPMI, Redfish), called with the host's name; status "
+      "0: it is off");
+  fence_command->check(check_fence_command);
+  app.add_option("--fence-command-timeout", fence_timeout,
+                 "How long it may take (10s, 500ms) before it is killed and tried again")
+      ->transform(
+          CLI::AsNumberWithUnit(std::map<std::string, double>{{"ms", 0.001}, {"s", 1}, {"m", 60}}))
+      ->check(CLI::Range(0.1, 300.0))
+      ->needs(fence_command)
+      ->default_str("10s");
   app.add_option("--boot-timeout", boot_timeout, "Seconds for a guest to answer after its start")
       ->check(CLI::Range(1.0, 3600.0))
       ->capture_default_str();
@@ -144,6 +160,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.settings.unreachable_timeout = Seconds{unreachable_timeout};
   options.settings.auto_spread = Seconds{auto_spread};
   options.settings.host_mtbf = Seconds{host_mtbf_days * kDay_s};
+  options.fence_command_timeout = std::chrono::round<Milliseconds>(Seconds{fence_timeout});
   if (app.count("--lease-ms") == 0) lease_ms = std::max(lease_ms, 2 * heartbeat_ms);
   if (lease_ms < 2 * heartbeat_ms) {
     std::fprintf(stderr, "mared: --lease-ms must be at least twice --heartbeat-ms\n");

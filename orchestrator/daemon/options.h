@@ -20,6 +20,8 @@ struct Options {
   std::string certificate;
   std::string key;
   int threads = 32;
+  std::string fence_command;  // a program that turns a host off; "": none
+  Milliseconds fence_command_timeout{10'000};
   LogLevel log_level = LogLevel::Info;
   engine::Settings settings;
 };

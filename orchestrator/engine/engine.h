@@ -111,6 +111,24 @@ struct HttpAnswer {
   std::string body;
 };
 
+/// Whom to turn off.
+struct FenceOrder {
+  HostId host;
+  std::string address;  // of its agent, as the host was added
+  int number = 1;       // of its fences; the same again when a try is made once more
+};
+
+/// A way to turn a host off past its agent: power management. Called on the executor.
+class FenceCommand {
+ public:
+  virtual ~FenceCommand() = default;
+  /// Ok only when the host is off and stays so until a person turns it on: its VMs are restarted
+  /// elsewhere at once. Comes back within a limit of its own. Asked again after any error, and
+  /// after a crash of mared, also for a host that is off. Answers the last words of whoever did it,
+  /// one line, "" when there were none; Unavailable, with these words, when nothing is known.
+  virtual Result<std::string> turn_off(const FenceOrder& order) = 0;
+};
+
 struct Ports {
   store::Store& store;
   DriverDirectory& drivers;
@@ -124,6 +142,8 @@ struct Ports {
   std::function<policy::Verdict(const policy::ForecastInput&)> forecast = policy::forecast;
   /// Called on the executor; comes back within the query's timeout, with an error if nothing did.
   std::function<Result<HttpAnswer>(const PrometheusQuery&)> prometheus = {};
+  /// None: hosts are fenced by their leases alone. Outlives the executor's calls.
+  FenceCommand* fence_command = nullptr;
 };
 
 class Engine {

@@ -21,13 +21,25 @@ Status begin_fence(store::Transaction& tx, const Clock& clock, const HostId& id)
   return put_host(tx, clock, *host);
 }
 
+bool can_be_fenced(const Context& context, const Host& host) {
+  return host.lease.count() > 0 || context.ports.fence_command != nullptr;
+}
+
+HostFencer::HostFencer(Context& context)
+    : context_(context), tries_(context, [this](const Host& host, const std::string& words) {
+        over_by_command(host, words);
+      }) {}
+
 void HostFencer::look() {
   auto hosts = query<std::vector<Host>>(context_.ports.store,
                                         [](const store::Reader& r) { return r.hosts(); });
   bool begun = !hosts.ok();
   if (hosts) {
     for (const auto& host : *hosts) {
-      if (host.fence != HostFence::Begun) watches_.erase(host.id);
+      if (host.fence != HostFence::Begun) {
+        watches_.erase(host.id);
+        tries_.stop(host.id);
+      }
       if (host.fence == HostFence::None) continue;
       begun = begun || host.fence == HostFence::Begun;
       go_on(host, *hosts);
@@ -47,6 +59,16 @@ void HostFencer::go_on(const Host& host, const std::vector<Host>& hosts) {
     (void)context_.ports.store.write([&](store::Transaction& tx) { return free_vms(tx, host); });
     return;
   }
+  if (!can_be_fenced(context_, host)) {
+    // Begun by a mared that had a command.
+    (void)take_back(host);
+    return;
+  }
+  tries_.go_on(host);
+  if (host.lease.count() > 0) wait_for_lease(host, hosts);
+}
+
+void HostFencer::wait_for_lease(const Host& host, const std::vector<Host>& hosts) {
   const MonotonicTime now = context_.ports.clock.now();
   Watch& watch = watches_.try_emplace(host.id, Watch{now, false, 0, std::nullopt}).first->second;
   if (!watch.noted) return order_note(host, hosts);
@@ -88,6 +110,27 @@ void HostFencer::order_note(const Host& host, const std::vector<Host>& hosts) {
       });
 }
 
+bool HostFencer::take_back(Host host) {
+  host.fence = HostFence::None;
+  auto kept = context_.ports.store.write(
+      [&](store::Transaction& tx) { return put_host(tx, context_.ports.clock, host); });
+  if (!kept) return false;
+  tries_.stop(host.id);
+  context_.ports.log.info("hosts", "host '" + host.id.value +
+                                       "' is not fenced: it holds no lease, and no fence command "
+                                       "has turned it off");
+  context_.changed();
+  return true;
+}
+
+void HostFencer::over_by_command(Host host, const std::string& words) {
+  context_.ports.log.warn("hosts", "the fence command has turned host '" + host.id.value + "' off" +
+                                       (words.empty() ? "" : ": " + words));
+  host.health_reason =
+      with_command_words(host.health_reason, words.empty() ? "the host is off" : words);
+  over(std::move(host));
+}
+
 void HostFencer::over(Host host) {
   host.fence = HostFence::Over;
   host.health_reason += "; it is fenced, nothing runs there";
@@ -96,6 +139,7 @@ void HostFencer::over(Host host) {
     return put_host(tx, context_.ports.clock, host);
   });
   if (!kept) return;  // looked at again
+  tries_.stop(host.id);
   context_.ports.log.warn("hosts", "host '" + host.id.value + "' is fenced");
   context_.changed();
 }

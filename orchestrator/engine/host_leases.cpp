@@ -112,6 +112,8 @@ void HostMonitor::lift(const Host& host, const std::vector<VmObservation>& copie
   auto own = query<std::vector<Vm>>(context_.ports.store,
                                     [&](const store::Reader& r) { return r.vms_on(host.id); });
   if (watch.lifting || !driver || !own) return;
+  // In use again it would be turned off with new VMs.
+  if (context_.fencer->is_being_turned_off(host.id)) return;
   std::vector<VmKey> left;
   for (const auto& copy : copies) {
     // Those of operations that waited for the host are theirs.
@@ -122,21 +124,22 @@ void HostMonitor::lift(const Host& host, const std::vector<VmObservation>& copie
   }
   watch.lifting = true;
   const LeaseTicket none{"", context_.settings.lease, false, ""};
-  context_.ports.executor.run("beat/" + host.id.value,
-                              [this, inbox = context_.inbox, driver = *driver, id = host.id, left,
-                               none, note = fence_note(context_.settings, host, host.fences)] {
-                                bool empty = true;
-                                for (const auto& key : left)
-                                  empty = driver->destroy(key).ok() && empty;
-                                auto stamped = driver->renew_lease(none);
-                                LeaseTicket ticket = none;
-                                if (stamped) ticket.stamp = stamped->stamp;
-                                auto withdrawn = driver->renew_lease(ticket);
-                                empty = empty && withdrawn && withdrawn->granted;
-                                // Its number is never used again: one that stays is only litter.
-                                if (empty) (void)driver->remove_fence_note(note);
-                                inbox->post([this, id, empty] { lifted(id, empty); });
-                              });
+  context_.ports.executor.run(
+      "beat/" + host.id.value, [this, inbox = context_.inbox, driver = *driver, id = host.id, left,
+                                none, note = fence_note(context_.settings, host, host.fences)] {
+        bool empty = true;
+        for (const auto& key : left) empty = driver->destroy(key).ok() && empty;
+        auto stamped = driver->renew_lease(none);
+        LeaseTicket ticket = none;
+        if (stamped) ticket.stamp = stamped->stamp;
+        auto withdrawn = driver->renew_lease(ticket);
+        const bool has_none =
+            withdrawn ? withdrawn->granted : withdrawn.error().code == Code::Unsupported;
+        empty = empty && has_none;
+        // Its number is never used again: one that stays is only litter.
+        if (empty) (void)driver->remove_fence_note(note);
+        inbox->post([this, id, empty] { lifted(id, empty); });
+      });
 }
 
 void HostMonitor::lifted(const HostId& id, bool empty) {

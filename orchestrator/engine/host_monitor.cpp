@@ -98,8 +98,11 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
   auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
   if (!host) return;
   if (host->fence == HostFence::Over) return lift(*host, copies);
-  // It answers, but its VMs may have been told to end: there is no way back now.
-  if (host->fence == HostFence::Begun) return;
+  if (host->fence == HostFence::Begun) {
+    // Its VMs may have been told to end: there is no way back now. Without a lease they were not.
+    if (host->lease.count() > 0 || !context_.fencer->take_back(*host)) return;
+    host->fence = HostFence::None;
+  }
   Watch& watch = watches_[id];
   watch.misses = 0;
   watch.heard = context_.ports.clock.now();

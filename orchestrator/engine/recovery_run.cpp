@@ -45,7 +45,7 @@ Error not_leased(const Host& host, const JobId& job) {
   return make_error(Code::FailedPrecondition,
                     "host '" + host.id.value + "' is silent and holds no lease: VMs of " +
                         job.value + " may run there",
-                    "the job waits for it");
+                    "the job waits for it; 'mared --fence-command' could turn it off");
 }
 
 class RecoveryRun final : public Task {
@@ -107,7 +107,7 @@ class RecoveryRun final : public Task {
       row->recovery_tries = count;
       if (auto kept = put_job(tx, clock(), *row); !kept) return kept;
       for (const auto& host : seen->silent) {
-        if (host.fence != HostFence::None || host.lease.count() == 0) continue;
+        if (host.fence != HostFence::None || !can_be_fenced(context_, host)) continue;
         if (auto begun = begin_fence(tx, clock(), host.id); !begun) return begun;
       }
       return ok_status();
@@ -123,24 +123,45 @@ class RecoveryRun final : public Task {
     auto seen = dead();
     if (!seen) return again();
     bool all = true;
+    bool by_command = false;  // alone: for as long as it takes, as without a command
     for (const auto& host : seen->silent) {
       if (host.fence == HostFence::Over) continue;
       all = false;
+      by_command = by_command || host.lease.count() == 0;
       if (host.fence == HostFence::Begun) continue;
-      if (host.lease.count() == 0) return give_up(not_leased(host, job()));
+      if (!can_be_fenced(context_, host)) return give_up(not_leased(host, job()));
       auto begun =
           store().write([&](store::Transaction& tx) { return begin_fence(tx, clock(), host.id); });
       if (!begun) return again();
     }
-    if (all) {
-      if (commit(to_string(Event::Fenced), to_string(State::Restarting), "")) restart();
-      return;
+    if (all) return fenced(seen->any);
+    if (job_is_cancelled()) {
+      return give_up(make_error(Code::Cancelled, "the job is cancelled"));
     }
-    if (in_state() > settings().checkpoint_timeout) {
+    if (!by_command && in_state() > settings().checkpoint_timeout) {
       return give_up(make_error(Code::Unavailable, "a silent host could not be fenced"));
     }
     context_.fencer->look();
     after(kRecoveryLookAgain, [this] { fence(); });
+  }
+
+  void fenced(bool still_dead) {
+    // A host without a lease came back with its VMs: that was no try.
+    const auto also = [&](store::Transaction& tx) -> Status {
+      if (still_dead) return ok_status();
+      auto row = tx.job(job());
+      if (!row) return row.error();
+      row->recovery_tries = std::max(row->recovery_tries - 1, 0);
+      return put_job(tx, clock(), *row);
+    };
+    if (commit(to_string(Event::Fenced), to_string(State::Restarting), "", also)) restart();
+  }
+
+  bool job_is_cancelled() const {
+    if (!operation().parent) return false;
+    auto run = query<Operation>(
+        store(), [&](const store::Reader& r) { return r.operation(*operation().parent); });
+    return run && run->cancel_requested;
   }
 
   void restart() {
@@ -204,7 +225,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const RecoveryR
   auto dead = find_dead(tx, *job);
   if (!dead) return dead.error();
   for (const auto& host : dead->silent) {
-    if (host.fence != HostFence::None || host.lease.count() > 0) continue;
+    if (host.fence != HostFence::None || can_be_fenced(context, host)) continue;
     return not_leased(host, job->id);
   }
   Operation draft;

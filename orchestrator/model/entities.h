@@ -37,7 +37,8 @@ struct Host {
   std::string dirty_log_why = {};         // and then why not
   bool migration_tls = false;             // it sends and takes encrypted pages only
   int failures = 0;                       // times that it went silent, since it was added
-  /// Of the lease that its agent has confirmed; 0: it holds none, and is never fenced.
+  /// Of the lease that its agent has confirmed; 0: it holds none, and only a fence command fences
+  /// it.
   Milliseconds lease{0};
   HostFence fence = HostFence::None;
   int fences = 0;  // begun since it was added: each has a note of its own

@@ -12,7 +12,7 @@ void CheckpointWorld::SetUp() {
     if (world.store_is_open()) invariants.check_rows();
   });
   world.start_mared();
-  for (const char* name : {"h1", "h2", "h3"}) ASSERT_TRUE(world.add_host(name));
+  for (const char* name : {"h1", "h2", "h3"}) ASSERT_TRUE(world.add_host(name, host_model));
   engine::PoolCreateRequest request;
   request.id = PoolId{"demo"};
   request.size = 3;

@@ -36,6 +36,7 @@ class CheckpointWorld : public testing::Test {
   /// Until that operation is in that state.
   bool reaches(const OperationId& id, const std::string& state);
 
+  sim::HostModel host_model;  // of hosts that are added
   SimWorld world{31};
   Invariants invariants{world};
   JobId first;

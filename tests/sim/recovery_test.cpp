@@ -5,74 +5,14 @@
 
 #include <algorithm>
 
-#include "tests/sim/checkpoint_world.h"
+#include "tests/sim/recovery_world.h"
 
 namespace mare::test {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-
-class Recovery : public CheckpointWorld {
- protected:
-  void SetUp() override {
-    CheckpointWorld::SetUp();
-    ASSERT_TRUE(world.add_host("h4"));
-    ASSERT_TRUE(world.engine().cancel(run_of(first).id));
-    EXPECT_TRUE(world.play_while_not([&] { return is_final(job(first).state); }, 5min));
-    protect_a_job();
-  }
-
-  /// A job that takes checkpoints by itself, has one, and whose hosts hold leases.
-  void protect_a_job() {
-    first = submit({CheckpointRule::Every, Seconds{4}, 2});
-    EXPECT_TRUE(
-        world.play_while_not([&] { return !complete(first).empty() && all_leased(); }, 1min));
-  }
-
-  bool all_leased() {
-    for (const auto& id : job(first).vms) {
-      const auto host = vm(id.value).host;
-      if (!host || row_of(*host).lease.count() == 0) return false;
-    }
-    return true;
-  }
-  Host row_of(const HostId& id) {
-    for (const auto& host : world.hosts()) {
-      if (host.id == id) return host;
-    }
-    return {};
-  }
-  Operation run_of(const JobId& id) {
-    for (const auto& one : world.operations()) {
-      if (one.kind == OperationKind::JobRun && one.target == id.value) return one;
-    }
-    return {};
-  }
-  std::vector<Operation> recoveries() {
-    std::vector<Operation> out;
-    for (const auto& one : world.operations()) {
-      if (one.kind == OperationKind::RecoveryRun) out.push_back(one);
-    }
-    return out;
-  }
-  /// Until some recovery is in that state.
-  bool a_recovery_reaches(const std::string& state) {
-    const MonotonicTime end = world.clock.now() + 5min;
-    while (world.clock.now() < end) {
-      for (const auto& one : recoveries()) {
-        if (!one.finished() && one.state == state) return true;
-      }
-      world.play(5ms);
-    }
-    return false;
-  }
-  bool is_back(int restarts = 1) {
-    return world.play_while_not(
-        [&] { return job(first).restarts >= restarts && job(first).state == JobState::Running; },
-        5min);
-  }
-};
+using Recovery = RecoveryWorld;
 
 TEST_F(Recovery, OfAHostThatDied) {
   const HostId dead = host_of("demo-1");

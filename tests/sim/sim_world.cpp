@@ -170,8 +170,8 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.clones = true;
   settings.poll = Milliseconds{150};
   settings.job_poll = Milliseconds{500};
-  engine::Ports ports{*store_, *drivers_,   guests, *images_, executor,
-                      clock,   engine_rng_, log_,   forecast, prometheus};
+  engine::Ports ports{*store_,     *drivers_, guests,   *images_,   executor,     clock,
+                      engine_rng_, log_,      forecast, prometheus, fence_command};
   engine_ = std::make_unique<engine::Engine>(ports, settings, std::move(after_commit));
   if (started_before_) must(engine_->recover());
   started_before_ = true;

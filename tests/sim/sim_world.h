@@ -122,6 +122,9 @@ class SimWorld {
   /// What an engine that starts from now on asks Prometheus with.
   std::function<Result<engine::HttpAnswer>(const PrometheusQuery&)> prometheus;
 
+  /// What an engine that starts from now on turns hosts off with, if anything.
+  engine::FenceCommand* fence_command = nullptr;
+
   /// Settings::auto_spread of an engine that starts from now on.
   Seconds auto_spread{0};
 
