@@ -157,7 +157,7 @@ TEST_F(FenceCommandAlone, IsRunAgainByAMaredThatWasKilledMeanwhile) {
 
 TEST_F(FenceCommandAlone, ThatIsTakenFromMaredTakesItsFencesBack) {
   power.works = false;
-  ASSERT_TRUE(world.cluster.silence_host(dead, 30min));
+  ASSERT_TRUE(world.cluster.cut_host(dead, 10min));
   ASSERT_TRUE(fence_is(HostFence::Begun));
   restart_mared(nullptr);
   EXPECT_TRUE(fence_is(HostFence::None, 5s));
