@@ -65,6 +65,11 @@ bool thread_start(void* (*body)(void*), void* argument) {
   return error == 0;
 }
 
+const char* file_error_code(int error) {
+  const bool passes = error == EIO || error == ETIMEDOUT || error == ESTALE;
+  return passes ? MARE_GUEST_ERR_BUSY : MARE_GUEST_ERR_FAILED;
+}
+
 void answer_error(struct answer* answer, const char* code, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);

@@ -31,6 +31,10 @@ struct answer {
   char message[512];
   bool power_off;  // to be done when the answer is out
 };
+
+/// The code for what a file call said: an NFS server that is out of reach for a while (mounts are
+/// soft) is there again later, and so is whoever asks.
+const char* file_error_code(int error);
 void answer_error(struct answer* answer, const char* code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 

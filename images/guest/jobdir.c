@@ -183,7 +183,7 @@ static int read_claim(const char* dir, struct claim* claim, struct answer* answe
   char path[PATH_MAX];
   job_path(path, sizeof path, dir, MARE_GUEST_FILE_CLAIM);
   if (found == -1) {
-    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read %s: %s", path, strerror(error));
+    answer_error(answer, file_error_code(error), "cannot read %s: %s", path, strerror(error));
   } else {
     answer_error(answer, MARE_GUEST_ERR_FAILED, "%s is damaged: remove the directory", path);
   }

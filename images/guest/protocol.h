@@ -144,7 +144,8 @@
 #define MARE_GUEST_ERR_NOT_FOUND "not-found" /* No such directory, output or running program. */
 #define MARE_GUEST_ERR_EXISTS "exists"       /* The directory belongs to another id. */
 #define MARE_GUEST_ERR_FAILED "failed"       /* The operating system refused; the text says what. */
-#define MARE_GUEST_ERR_BUSY "busy"           /* Too many connections: try again later. */
+/* Too many connections, or the job file system does not answer: try again later. */
+#define MARE_GUEST_ERR_BUSY "busy"
 
 #define MARE_GUEST_STATE_UNKNOWN "unknown"
 #define MARE_GUEST_STATE_RUNNING "running"

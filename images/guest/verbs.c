@@ -135,7 +135,7 @@ static void read_output(const char* dir, int fd, uint64_t offset, uint64_t most,
                         struct answer* answer) {
   struct stat file;
   if (fstat(fd, &file) != 0) {
-    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read the output: %s", strerror(errno));
+    answer_error(answer, file_error_code(errno), "cannot read the output: %s", strerror(errno));
     return;
   }
   uint64_t total = (uint64_t)file.st_size;
@@ -151,7 +151,7 @@ static void read_output(const char* dir, int fd, uint64_t offset, uint64_t most,
     if (got > 0) answer->payload_size += (size_t)got;
   }
   if (!answer->payload || got < 0) {
-    answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot read the output: %s", strerror(errno));
+    answer_error(answer, file_error_code(errno), "cannot read the output: %s", strerror(errno));
     return;
   }
   answer->has_payload = true;
@@ -188,7 +188,7 @@ static void output(const struct guestd* guestd, const struct request* request,
     text_field_u64(&answer->fields, "total", 0);
     return;
   }
-  answer_error(answer, error == ENOENT ? MARE_GUEST_ERR_NOT_FOUND : MARE_GUEST_ERR_FAILED,
+  answer_error(answer, error == ENOENT ? MARE_GUEST_ERR_NOT_FOUND : file_error_code(error),
                "cannot read %s/%s: %s", dir, MARE_GUEST_FILE_OUTPUT, strerror(error));
 }
 
