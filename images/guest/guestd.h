@@ -60,6 +60,10 @@ bool cache_drop(uint64_t* freed_kib, uint64_t* zeroed_kib);
 /// What stays free while free memory is zeroed, so that nobody else goes short.
 uint64_t cache_left_free_kib(uint64_t total_kib);
 
+/// Drops the connections to NFS servers, which are made anew at once. Does not wait for that;
+/// changes nothing where the kernel can't be told.
+void nfs_connect_anew(void);
+
 // launch.c
 struct launch {
   char** arguments;    // NULL-terminated

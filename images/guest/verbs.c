@@ -263,6 +263,8 @@ static bool permitted(const struct guestd* guestd, const char* verb, struct answ
   return false;
 }
 
+static const uint64_t kStoodStill_ns = 500000000u;
+
 static void set_clock(const struct guestd* guestd, const struct request* request,
                       struct answer* answer) {
   uint64_t wall = 0;
@@ -279,6 +281,8 @@ static void set_clock(const struct guestd* guestd, const struct request* request
     answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot set the clock: %s", strerror(errno));
     return;
   }
+  // Its clock stood still for longer than a move takes as a rule: it comes from a checkpoint.
+  if (wall > was + kStoodStill_ns) nfs_connect_anew();
   text_field_u64(&answer->fields, "was_ns", was);
   text_field_u64(&answer->fields, "wall_ns", wall);
 }
