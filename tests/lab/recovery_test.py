@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unittest
 
 from lib.cluster import Cluster, Json
@@ -11,10 +12,14 @@ from lib.waiting import holds_for, wait_until
 
 POOL = "rise"
 # With a collective in each iteration.
-IN_STEP = Shape(ranks=3, iterations=300, barrier=True)
+IN_STEP = Shape(ranks=3, iterations=200, barrier=True)
 # Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
 LONG = Shape(ranks=3, iterations=200)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
+
+
+#: Minutes each, of what the others and the simulator show as well.
+FULL = unittest.skipUnless(os.environ.get("MARE_TEST_FULL"), "with tests/lab/run --full")
 
 
 class RecoveryTest(unittest.TestCase):
@@ -91,6 +96,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
 
+    @FULL
     def test_an_agent_that_is_killed_takes_its_vms_along(self) -> None:
         """The host is only silent: its VMs run on. The watchdog ends them, and only then they run elsewhere."""
         job = self.submitted()
@@ -114,6 +120,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_mared()
         self.assert_back(job, restarts=0)
 
+    @FULL
     def test_a_vm_that_is_killed(self) -> None:
         job = self.submitted()
         self.cluster.kill_qemus(self.cluster.host_of(job.vms()[0]))
