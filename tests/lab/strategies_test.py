@@ -11,7 +11,7 @@ from lib.waiting import wait_until
 POOL = "strat"
 STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy")
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
-BUSY = Shape(ranks=2, iterations=160, size_mib=64, wws_mib=48, interval_ms=20)
+BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
 
 class StrategiesTest(unittest.TestCase):
