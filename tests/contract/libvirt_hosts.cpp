@@ -3,6 +3,7 @@
 #include <libvirt/libvirt.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 
 #include "hypervisor/libvirt/libvirt_driver.h"
@@ -40,7 +41,11 @@ class CountingAnnouncer final : public Announcer {
 class LibvirtHosts : public LabHosts {
  public:
   using LabHosts::LabHosts;
-  ~LibvirtHosts() override { drivers_ = {}; }
+  ~LibvirtHosts() override {
+    drivers_ = {};
+    std::error_code ignored;
+    std::filesystem::remove_all(memory_of_templates(), ignored);
+  }
 
   Status open() {
     for (const int host : {0, 1}) {
@@ -61,6 +66,9 @@ class LibvirtHosts : public LabHosts {
   std::string state_of(int index) const override { return (files() / host(index).name).string(); }
 
  private:
+  std::string memory_of_templates() const {
+    return "/dev/shm/mare-contract-" + files().filename().string();
+  }
   Status open(int index) {
     libvirt::LibvirtOptions options;
     options.host_name = host(index).name;
@@ -71,7 +79,7 @@ class LibvirtHosts : public LabHosts {
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
     options.watchdog = MARE_WATCHDOG;
     options.emulator = MARE_EMULATOR;
-    options.template_memory = "/dev/shm/mare-contract" + options.state_dir;
+    options.template_memory = memory_of_templates() + "/" + options.host_name;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
     announcer = std::make_unique<CountingAnnouncer>(clock());
     auto made = libvirt::make_driver(options, *announcer, clock(), log());
