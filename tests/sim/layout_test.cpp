@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/sim/invariants.h"
+#include "tests/sim/said_verdict.h"
 #include "tests/sim/sim_world.h"
 
 namespace mare::test {
@@ -18,24 +19,7 @@ using testing::HasSubstr;
 class LayoutTest : public testing::Test {
  protected:
   LayoutTest() {
-    world.forecast = [this](const policy::ForecastInput& in) { return judge(in); };
-  }
-
-  policy::Verdict judge(const policy::ForecastInput& input) const {
-    policy::Verdict out;
-    for (const auto& offer : input.offers) {
-      StrategyForecast one;
-      one.strategy = offer.strategy;
-      one.offered = offer.offered;
-      one.why_not = offer.why_not;
-      one.total_time_s = {2, 1, 3, 2};
-      one.sent_bytes = {2e8, 1e8, 3e8, 2e8};
-      one.added_job_time_s = {move_s, move_s, move_s, move_s};
-      out.strategies.push_back(one);
-    }
-    if (movable) out.choice = Strategy::PreCopy;
-    out.reason = movable ? "it is said so" : "Do not move: it is said so";
-    return out;
+    world.forecast = [this](const policy::ForecastInput& in) { return verdict.judge(in); };
   }
 
   void SetUp() override {
@@ -135,8 +119,7 @@ class LayoutTest : public testing::Test {
   using Map = std::map<std::string, int>;
   SimWorld world{11};
   Invariants invariants{world};
-  double move_s = 0.5;
-  bool movable = true;
+  SaidVerdict verdict;
 };
 
 TEST_F(LayoutTest, AJobIsSpreadOverAHostThatHasCome) {
@@ -165,7 +148,7 @@ TEST_F(LayoutTest, ADryRunTellsThePlanAndMovesNothing) {
 }
 
 TEST_F(LayoutTest, MovesThatCostMoreThanTheyBringAreRefused) {
-  move_s = 400;
+  verdict.move_s = 400;
   const auto job = crowd();
   const auto refused = change(spread_wish());
   EXPECT_EQ(refused.outcome, Outcome::Failed);
@@ -242,7 +225,7 @@ TEST_F(LayoutTest, WhatDoesNotFitIsRefused) {
 }
 
 TEST_F(LayoutTest, VmsThatHadBetterNotMoveStay) {
-  movable = false;
+  verdict.movable = false;
   crowd();
   const auto ended = change(spread_wish());
   EXPECT_EQ(ended.outcome, Outcome::Succeeded) << "there was nothing to do";
@@ -427,7 +410,7 @@ TEST_F(AutoSpreadTest, AJobGoesToAHostThatHasComeByItself) {
 }
 
 TEST_F(AutoSpreadTest, NotIfItCostsMoreThanItBrings) {
-  move_s = 400;
+  verdict.move_s = 400;
   crowd(120);
   world.play(1min);
   const auto plans = all_of(OperationKind::PlanLayout);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/sim/invariants.h"
+#include "tests/sim/said_verdict.h"
 #include "tests/sim/sim_world.h"
 
 namespace mare::test {
@@ -18,25 +19,8 @@ using testing::HasSubstr;
 class Rebalances : public testing::Test {
  protected:
   Rebalances() {
-    world.forecast = [this](const policy::ForecastInput& in) { return judge(in); };
+    world.forecast = [this](const policy::ForecastInput& in) { return verdict.judge(in); };
     world.rebalance_period = Milliseconds{10'000};
-  }
-
-  policy::Verdict judge(const policy::ForecastInput& input) const {
-    policy::Verdict out;
-    for (const auto& offer : input.offers) {
-      StrategyForecast one;
-      one.strategy = offer.strategy;
-      one.offered = offer.offered;
-      one.why_not = offer.why_not;
-      one.total_time_s = {2, 1, 3, 2};
-      one.sent_bytes = {2e8, 1e8, 3e8, 2e8};
-      one.added_job_time_s = {move_s, move_s, move_s, move_s};
-      out.strategies.push_back(one);
-    }
-    if (movable) out.choice = Strategy::PreCopy;
-    out.reason = movable ? "it is said so" : "Do not move: it is said so";
-    return out;
   }
 
   void SetUp() override {
@@ -176,8 +160,7 @@ class Rebalances : public testing::Test {
   using Map = std::map<std::string, int>;
   SimWorld world{23};
   Invariants invariants{world};
-  double move_s = 0.5;
-  bool movable = true;
+  SaidVerdict verdict;
 };
 
 TEST_F(Rebalances, AHostThatComesIsUsedAfterTheHoldTime) {
@@ -306,7 +289,7 @@ TEST_F(Rebalances, NoPingPongInALongTime) {
 }
 
 TEST_F(Rebalances, MovesThatCostMoreThanTheyBringAreRefused) {
-  move_s = 5000;
+  verdict.move_s = 5000;
   set(RebalanceMode::Automatic);
   crowd();
   const auto refused = next_round();
@@ -320,7 +303,7 @@ TEST_F(Rebalances, MovesThatCostMoreThanTheyBringAreRefused) {
 }
 
 TEST_F(Rebalances, VmsThatHadBetterNotMoveStay) {
-  movable = false;
+  verdict.movable = false;
   crowd();
   const auto ended = by_hand();
   EXPECT_THAT(ended.reason, HasSubstr("is not to be moved: Do not move: it is said so"));

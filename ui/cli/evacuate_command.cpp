@@ -4,6 +4,7 @@
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/human.h"
+#include "ui/cli/plan_view.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/waiting.h"
 
@@ -34,20 +35,6 @@ Columns fate_columns() {
           {"DETAIL", [](const Json& o) { return text(o, "detail"); }}};
 }
 
-/// Of a plan.evacuate that has ended: what would move, then the sentence.
-void show_plan(Session& session, const Json& operation) {
-  if (session.wants(Output::JsonText)) return session.print_json(operation);
-  const Json& moves = member(member(member(operation, "request"), "plan"), "moves");
-  if (session.wants(Output::Name)) {
-    for (const Json& move : moves) std::printf("%s\n", printable(text(move, "vm")).c_str());
-    return;
-  }
-  if (!moves.empty()) {
-    std::fputs(list_text(move_columns(), moves, false, wants_colour(1)).c_str(), stdout);
-  }
-  std::printf("%s\n", printable(text(operation, "reason")).c_str());
-}
-
 int evacuate(Session& session, const EvacuateOptions& options) {
   const wire::EvacuationBody body{duration_of(options.within), options.reason};
   const std::string path = api({"hosts", options.host}) + ":evacuate";
@@ -57,7 +44,9 @@ int evacuate(Session& session, const EvacuateOptions& options) {
   Follow follow;
   if (options.dry_run) {
     follow.answer = [](Session&, const Json& done) -> Result<Json> { return done; };
-    follow.show = show_plan;
+    follow.show = [](Session& shown, const Json& planned) {
+      show_planned_moves(shown, planned, move_columns());
+    };
   } else {
     follow.on_success = [](Session&, const Json& done) {
       const Json& fates = member(member(done, "request"), "fates");

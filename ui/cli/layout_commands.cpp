@@ -4,6 +4,7 @@
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/human.h"
+#include "ui/cli/plan_view.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/waiting.h"
 
@@ -30,20 +31,6 @@ Columns planned_move_columns() {
           {"WHY", [](const Json& o) { return text(o, "reason"); }}};
 }
 
-/// Of a plan.layout that has ended: the moves, then the sentence.
-void show_plan(Session& session, const Json& operation) {
-  if (session.wants(Output::JsonText)) return session.print_json(operation);
-  const Json& moves = member(member(member(operation, "request"), "plan"), "moves");
-  if (session.wants(Output::Name)) {
-    for (const Json& move : moves) std::printf("%s\n", printable(text(move, "vm")).c_str());
-    return;
-  }
-  if (!moves.empty()) {
-    std::fputs(list_text(planned_move_columns(), moves, false, wants_colour(1)).c_str(), stdout);
-  }
-  std::printf("%s\n", printable(text(operation, "reason")).c_str());
-}
-
 int change_layout(Session& session, const std::string& verb, const LayoutOptions& options) {
   wire::LayoutBody body;
   if (options.hosts > 0) body.hosts = options.hosts;
@@ -56,7 +43,9 @@ int change_layout(Session& session, const std::string& verb, const LayoutOptions
   Follow follow;
   if (options.dry_run) {
     follow.answer = [](Session&, const Json& done) -> Result<Json> { return done; };
-    follow.show = show_plan;
+    follow.show = [](Session& shown, const Json& planned) {
+      show_planned_moves(shown, planned, planned_move_columns());
+    };
   } else {
     follow.on_success = [](Session&, const Json& done) {
       std::printf("%s: %s\n", printable(text(done, "id")).c_str(),

@@ -3,6 +3,7 @@
 #include "rest/wire/rebalancing.h"
 #include "ui/cli/app.h"
 #include "ui/cli/human.h"
+#include "ui/cli/plan_view.h"
 #include "ui/cli/terminal.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
@@ -100,12 +101,6 @@ Columns rebalancing_columns() {
           {"REASON", plain("reason")}};
 }
 
-void print_moves(const Json& moves) {
-  if (!moves.empty()) {
-    std::fputs(list_text(move_columns(), moves, false, wants_colour(1)).c_str(), stdout);
-  }
-}
-
 int print_rebalancing(Session& session, const Result<Json>& found) {
   if (!found) return session.fail(found.error());
   if (session.wants(Output::JsonText)) {
@@ -119,7 +114,7 @@ int print_rebalancing(Session& session, const Result<Json>& found) {
   if (session.wants(Output::Name) || !proposal.is_object()) return kOk;
   std::printf("\nproposed %s: %s\n", short_time(text(proposal, "made")).c_str(),
               printable(text(proposal, "reason")).c_str());
-  print_moves(member(proposal, "moves"));
+  print_moves(member(proposal, "moves"), move_columns());
   return kOk;
 }
 
@@ -150,18 +145,6 @@ int set(Session& session, const SetOptions& options) {
   return print_rebalancing(session, session.put(path, body));
 }
 
-/// Of a plan.rebalance that has ended: the moves, then the sentence.
-void show_plan(Session& session, const Json& operation) {
-  if (session.wants(Output::JsonText)) return session.print_json(operation);
-  const Json& moves = member(member(member(operation, "request"), "plan"), "moves");
-  if (session.wants(Output::Name)) {
-    for (const Json& move : moves) std::printf("%s\n", printable(text(move, "vm")).c_str());
-    return;
-  }
-  print_moves(moves);
-  std::printf("%s\n", printable(text(operation, "reason")).c_str());
-}
-
 int run_round(Session& session, bool dry_run) {
   const std::string path = api({"rebalancing"}) + ":run" + (dry_run ? "?dry_run=true" : "");
   auto operation = session.post(path, Json::object());
@@ -169,7 +152,9 @@ int run_round(Session& session, bool dry_run) {
   Follow follow;
   if (dry_run) {
     follow.answer = [](Session&, const Json& done) -> Result<Json> { return done; };
-    follow.show = show_plan;
+    follow.show = [](Session& shown, const Json& planned) {
+      show_planned_moves(shown, planned, move_columns());
+    };
   } else {
     follow.on_success = [](Session&, const Json& done) {
       std::printf("%s: %s\n", printable(text(done, "id")).c_str(),
