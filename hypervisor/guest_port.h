@@ -107,6 +107,9 @@ class GuestPort {
   virtual Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) = 0;
   /// The guest's wall clock falls behind by every pause.
   virtual Status set_clock(const GuestAddress& guest, WallTime now) = 0;
+  /// The same for a guest that goes on from a checkpoint: it also tells the servers that it uses,
+  /// which remember the life that is undone.
+  virtual Status came_back(const GuestAddress& guest, WallTime now) = 0;
   /// Gives back clean page cache and leaves zeros in what is free; answers how much was given back.
   /// Some seconds at most. Unsupported by guests of an older image.
   virtual Result<Bytes> drop_cache(const GuestAddress& guest) = 0;

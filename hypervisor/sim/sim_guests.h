@@ -29,6 +29,7 @@ class SimGuests final : public GuestPort {
   Status signal(const GuestAddress& guest, const GuestRun& program, int number) override;
   Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) override;
   Status set_clock(const GuestAddress& guest, WallTime now) override;
+  Status came_back(const GuestAddress& guest, WallTime now) override;
   /// A simulated guest has no page cache: nothing is given back.
   Result<Bytes> drop_cache(const GuestAddress& guest) override;
   Status power_off(const GuestAddress& guest) override;

@@ -60,9 +60,14 @@ bool cache_drop(uint64_t* freed_kib, uint64_t* zeroed_kib);
 /// What stays free while free memory is zeroed, so that nobody else goes short.
 uint64_t cache_left_free_kib(uint64_t total_kib);
 
-/// Drops the connections to NFS servers, which are made anew at once. Does not wait for that;
-/// changes nothing where the kernel can't be told.
-void nfs_connect_anew(void);
+// nfs.c, nfs_session.c
+/// Drops the connections to NFS servers, which are made anew at once; a guest that is `restored`
+/// from a checkpoint has their sessions ended first. Does not wait for either; changes nothing
+/// where the kernel can't be told.
+void nfs_connect_anew(bool restored);
+/// Has the server at this IPv4 address forget this guest's session of NFS 4.`minor`, which the
+/// kernel then makes anew; false with errno, after some seconds if it does not answer.
+bool nfs_session_end(const char* server, unsigned minor);
 
 // launch.c
 struct launch {

@@ -31,6 +31,7 @@
 
 #include "images/guest/identity.h"
 #include "images/guest/init.h"
+#include "images/guest/protocol.h"
 
 enum { kServerPort = 2049, kServerWaitS = 60, kSayEveryS = 5, kTermWaitMs = 300, kSyncWaitS = 10 };
 
@@ -231,8 +232,9 @@ static void mount_nfs(const struct guest* guest, const char* path, const char* w
   char source[600];
   char options[600];
   snprintf(source, sizeof source, "%s:%s", guest->server, path);
-  snprintf(options, sizeof options, "%s,vers=4.2,nolock,hard,addr=%s,clientaddr=%.*s", more,
-           guest->server, (int)strcspn(guest->address, "/"), guest->address);
+  snprintf(options, sizeof options, "%s,vers=4.%d,nolock,hard,addr=%s,clientaddr=%.*s", more,
+           MARE_GUEST_NFS_MINOR_VERSION, guest->server, (int)strcspn(guest->address, "/"),
+           guest->address);
   static char mounting[700];
   snprintf(mounting, sizeof mounting, "mounting %s", source);
   step = mounting;

@@ -76,9 +76,10 @@
  * to some ms. ranks=0: none announces any: not begun yet, ended, started without the library, or no
  * MPI program.
  *
- * SETCLOCK wall_ns=
+ * SETCLOCK wall_ns= [restored=yes]
  *   -> was_ns= wall_ns=.  Sets CLOCK_REALTIME. Only inside a Mare VM (kernel line has mare.ip=),
- *      else denied.
+ *      else denied. restored: this VM goes on from a checkpoint; its NFS servers, which remember
+ *      the life that is undone, are told so, and its connections to them are made anew.
  *
  * DROPCACHE
  *   -> freed_kib= zeroed_kib=
@@ -111,6 +112,8 @@
 #define MARE_GUEST_PROTOCOL_VERSION 1
 #define MARE_GUEST_MAGIC "MARE1"
 #define MARE_GUEST_PORT 7411
+/* Guests mount NFS 4.x. */
+#define MARE_GUEST_NFS_MINOR_VERSION 2
 
 #define MARE_GUEST_LINE_MAX (64 * 1024)
 #define MARE_GUEST_OUTPUT_MAX (1024 * 1024)

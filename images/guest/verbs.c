@@ -281,8 +281,9 @@ static void set_clock(const struct guestd* guestd, const struct request* request
     answer_error(answer, MARE_GUEST_ERR_FAILED, "cannot set the clock: %s", strerror(errno));
     return;
   }
-  // Its clock stood still for longer than a move takes as a rule: it comes from a checkpoint.
-  if (wall > was + kStoodStill_ns) nfs_connect_anew();
+  // Its clock stood still for longer than a move takes as a rule: connections may be lost.
+  const bool restored = request_get(request, "restored") != NULL;
+  if (restored || wall > was + kStoodStill_ns) nfs_connect_anew(restored);
   text_field_u64(&answer->fields, "was_ns", was);
   text_field_u64(&answer->fields, "wall_ns", wall);
 }
@@ -337,7 +338,7 @@ static const struct verb kVerbs[] = {
     {MARE_GUEST_VERB_OUTPUT, output, {"dir", "offset", "max", NULL}},
     {MARE_GUEST_VERB_SIGNAL, signal_job, {"dir", "signal", "id", NULL}},
     {MARE_GUEST_VERB_SAFEPOINT, safe_point, {"id", NULL}},
-    {MARE_GUEST_VERB_SETCLOCK, set_clock, {"wall_ns", NULL}},
+    {MARE_GUEST_VERB_SETCLOCK, set_clock, {"wall_ns", "restored", NULL}},
     {MARE_GUEST_VERB_DROPCACHE, drop_cache, {NULL}},
     {MARE_GUEST_VERB_POWEROFF, power_off, {NULL}},
 };

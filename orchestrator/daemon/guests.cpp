@@ -33,6 +33,9 @@ class Guests final : public GuestPort {
   Status set_clock(const GuestAddress& guest, WallTime now) override {
     return port(guest).set_clock(guest, now);
   }
+  Status came_back(const GuestAddress& guest, WallTime now) override {
+    return port(guest).came_back(guest, now);
+  }
   Result<Bytes> drop_cache(const GuestAddress& guest) override {
     return port(guest).drop_cache(guest);
   }

@@ -43,7 +43,7 @@ void CheckpointRestore::verify() {
           auto hello = guests.hello(guest);
           if (!hello) return hello.error();
           // It believes that it is still the time of the checkpoint.
-          (void)guests.set_clock(guest, clock.wall_now());
+          (void)guests.came_back(guest, clock.wall_now());
           return ok_status();
         },
         [this, i, answers, left](const Status& answer) {

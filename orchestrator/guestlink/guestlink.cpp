@@ -118,6 +118,14 @@ class GuestLink final : public GuestPort {
     return ok_status();
   }
 
+  Status came_back(const GuestAddress& guest, WallTime now) override {
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+    auto reply = ask(guest, MARE_GUEST_VERB_SETCLOCK,
+                     {{"wall_ns", std::to_string(ns)}, {"restored", "yes"}});
+    if (!reply) return reply.error();
+    return ok_status();
+  }
+
   Result<Bytes> drop_cache(const GuestAddress& guest) override {
     auto reply = ask(guest, MARE_GUEST_VERB_DROPCACHE, {});
     if (reply) return kib(reply->answer, "freed_kib");
