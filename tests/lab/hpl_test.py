@@ -9,7 +9,7 @@ from lib.waiting import wait_until
 
 POOL = "hpl"
 # One product after the other, so that a fast machine is not done before the VM has moved.
-COMMAND = ["mare-hpl", "--n", "400", "--repeat", "12"]
+COMMAND = ["mare-hpl", "--n", "640", "--repeat", "20"]
 
 
 class HplTest(unittest.TestCase):
