@@ -110,6 +110,8 @@ class GuestPort {
   /// The same for a guest that goes on from a checkpoint: it also tells the servers that it uses,
   /// which remember the life that is undone.
   virtual Status came_back(const GuestAddress& guest, WallTime now) = 0;
+  /// Its VM has ended, or will be another: who waits for its answer hears Unavailable at once.
+  virtual void hang_up(const GuestAddress& guest) = 0;
   /// Gives back clean page cache and leaves zeros in what is free; answers how much was given back.
   /// Some seconds at most. Unsupported by guests of an older image.
   virtual Result<Bytes> drop_cache(const GuestAddress& guest) = 0;

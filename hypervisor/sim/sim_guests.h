@@ -30,6 +30,8 @@ class SimGuests final : public GuestPort {
   Result<SafePointStatus> safe_points(const GuestAddress& guest, const JobId& job) override;
   Status set_clock(const GuestAddress& guest, WallTime now) override;
   Status came_back(const GuestAddress& guest, WallTime now) override;
+  /// Nobody waits here for a VM that is gone.
+  void hang_up(const GuestAddress& /*guest*/) override {}
   /// A simulated guest has no page cache: nothing is given back.
   Result<Bytes> drop_cache(const GuestAddress& guest) override;
   Status power_off(const GuestAddress& guest) override;

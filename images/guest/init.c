@@ -199,6 +199,8 @@ static void bring_up(const struct guest* guest) {
   step = "bringing up eth0";
   // A clone's card still says the template's address. It has never been up: nobody has seen that.
   if (guest->mac[0] && !net_set_mac("eth0", guest->mac)) fail_errno(guest->mac);
+  // Whoever asks for it already hears of it now, not when he asks again, a second later.
+  write_file("/proc/sys/net/ipv4/conf/all/arp_notify", 0644, "1");
   if (!net_up("eth0", guest->address)) fail_errno(guest->address);
   if (guest->gateway[0] && !net_gateway(guest->gateway)) fail_errno(guest->gateway);
 }

@@ -33,6 +33,7 @@ class Guests final : public GuestPort {
   Status set_clock(const GuestAddress& guest, WallTime now) override {
     return port(guest).set_clock(guest, now);
   }
+  void hang_up(const GuestAddress& guest) override { port(guest).hang_up(guest); }
   Status came_back(const GuestAddress& guest, WallTime now) override {
     return port(guest).came_back(guest, now);
   }

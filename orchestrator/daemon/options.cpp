@@ -44,7 +44,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   // A word about a lease is one heartbeat old when it counts, and the next is as far away: of 2 s
   // that leaves a second for a busy machine. Down after 2 s.
   options.settings.heartbeat = Milliseconds{500};
-  options.settings.heartbeat_misses = 4;
+  options.settings.heartbeat_misses = 3;
   long heartbeat_ms = options.settings.heartbeat.count();
   long lease_ms = options.settings.lease.count();
   double fence_timeout = kFenceTimeout_s;

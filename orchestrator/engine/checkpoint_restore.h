@@ -49,6 +49,7 @@ class CheckpointRestore final : public Task {
 
   void resume_all();
   void resumed(const std::vector<Status>& answers);
+  void hang_up();
   void verify();
   void verified(const std::vector<Status>& answers);
   void done();

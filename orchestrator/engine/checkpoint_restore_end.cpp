@@ -23,10 +23,18 @@ void CheckpointRestore::resume_all() {
       [this](const std::vector<Status>& answers) { resumed(answers); });
 }
 
+/// What connects to a guest of before is of no use to the one that is put back.
+void CheckpointRestore::hang_up() {
+  for (const auto& vm : vms_) {
+    if (const auto guest = find_guest(store(), vm)) context_.ports.guests.hang_up(*guest);
+  }
+}
+
 void CheckpointRestore::resumed(const std::vector<Status>& answers) {
   bool all_well = false;
   if (auto error = trouble(answers, all_well)) return abort(*error);
   if (!all_well) return after(kResumeAgain, [this] { resume_all(); });
+  hang_up();
   verify();
 }
 
@@ -40,11 +48,8 @@ void CheckpointRestore::verify() {
     call<Status>(
         "guest/" + vms_[i].id.value,
         [&guests = context_.ports.guests, &clock = clock(), guest = *guest]() -> Status {
-          auto hello = guests.hello(guest);
-          if (!hello) return hello.error();
           // It believes that it is still the time of the checkpoint.
-          (void)guests.came_back(guest, clock.wall_now());
-          return ok_status();
+          return guests.came_back(guest, clock.wall_now());
         },
         [this, i, answers, left](const Status& answer) {
           answers->at(i) = answer;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "orchestrator/engine/host_fencer.h"
+#include "orchestrator/engine/spec.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
 namespace mare::engine {
@@ -135,6 +136,7 @@ void HostMonitor::call_down(const HostId& id, const Error& error) {
   host->health = HostHealth::Down;
   ++host->failures;
   host->health_reason = error.text();
+  std::vector<Vm> lost;
   auto kept = context_.ports.store.write([&](store::Transaction& tx) -> Status {
     auto vms = tx.vms_on(id);
     if (!vms) return vms.error();
@@ -142,12 +144,14 @@ void HostMonitor::call_down(const HostId& id, const Error& error) {
       if (vm.state != VmState::Running) continue;  // others belong to their operations
       vm.state = VmState::Lost;
       vm.reason = "its host '" + id.value + "' is silent";
+      lost.push_back(vm);
       if (auto done = put_vm(tx, context_.ports.clock, vm); !done) return done;
     }
     return put_host(tx, context_.ports.clock, *host);
   });
   if (!kept) return;
   context_.ports.log.warn("hosts", "host '" + id.value + "' is down: " + error.text());
+  for (const auto& vm : lost) hang_up(vm);
   context_.changed();
 }
 
@@ -248,8 +252,14 @@ void HostMonitor::copy_is_gone(Vm vm, const Host& host) {
   auto kept = context_.ports.store.write(
       [&](store::Transaction& tx) { return put_vm(tx, context_.ports.clock, vm); });
   if (!kept) return;
+  hang_up(vm);
   context_.ports.log.warn("hosts", "VM '" + vm.id.value + "': " + vm.reason);
   context_.changed();
+}
+
+void HostMonitor::hang_up(const Vm& vm) {
+  if (const auto guest = find_guest(context_.ports.store, vm))
+    context_.ports.guests.hang_up(*guest);
 }
 
 void HostMonitor::copy_is_back(Vm vm) {

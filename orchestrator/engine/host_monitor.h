@@ -57,6 +57,8 @@ class HostMonitor {
 
   void copy_is_gone(Vm vm, const Host& host);
   void copy_is_back(Vm vm);
+  /// Whoever waits for its guest need not wait any longer.
+  void hang_up(const Vm& vm);
   void stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row);
   bool is_settled(const VmId& vm, MonotonicTime asked) const;
 

@@ -199,6 +199,8 @@ class JobRun final : public Task {
   std::string lane() const { return "guest/" + guest_.vm.value; }
 
   void poll() {
+    // A guest that is gone is not asked: that would take its time.
+    if (a_vm_died_early()) return;
     const std::string directory = settings().jobs_directory;
     call<Polled>(
         lane(),
@@ -295,6 +297,14 @@ class JobRun final : public Task {
     if (clock().now() - *verdict_since_ > patience) return false;
     after(settings().job_poll, [this] { poll(); });
     return true;
+  }
+
+  bool a_vm_died_early() {
+    const bool any = std::any_of(job_.vms.begin(), job_.vms.end(), [this](const VmId& name) {
+      const auto row = vm(name);
+      return row && (row->state == VmState::Failed || row->state == VmState::Lost);
+    });
+    return any && recover();
   }
 
   /// mpirun may wait for ever for a rank whose VM is gone.

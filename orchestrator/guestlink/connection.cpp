@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "images/guest/protocol.h"
@@ -43,30 +45,56 @@ Socket& Socket::operator=(Socket&& other) noexcept {
   return *this;
 }
 
-Result<std::unique_ptr<Connection>> Connection::open(Ipv4Address ip, std::uint16_t port,
-                                                     Clock& clock, Milliseconds timeout) {
-  const std::string peer = ip.text() + ":" + std::to_string(port);
-  const MonotonicTime deadline = clock.now() + timeout;
+namespace {
+
+/// Nothing is said of a segment to a guest that is not there yet, or is just being moved, and the
+/// kernel sends the next one a second later. A new socket's first one goes out at once.
+constexpr Milliseconds kFirstPatience{100};
+
+/// A connected socket; nothing if it takes longer than until `deadline`.
+Result<std::optional<Socket>> connect_by(const sockaddr_in& address, const std::string& peer,
+                                         Clock& clock, MonotonicTime deadline) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.fd() < 0) {
     return make_error(Code::ResourceExhausted,
                       std::string("cannot make a socket: ") + std::strerror(errno));
   }
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(ip.value);
   if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     if (errno != EINPROGRESS) return unreachable(peer, std::strerror(errno));
-    if (!wait_for(socket.fd(), POLLOUT, clock, deadline)) return unreachable(peer, "time-out");
+    if (!wait_for(socket.fd(), POLLOUT, clock, deadline)) return std::optional<Socket>();
     int trouble = 0;
     socklen_t size = sizeof trouble;
     getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &trouble, &size);
     if (trouble != 0) return unreachable(peer, std::strerror(trouble));
   }
-  const int on = 1;
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return std::unique_ptr<Connection>(new Connection(std::move(socket), peer, clock));
+  return std::optional<Socket>(std::move(socket));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(Ipv4Address ip, std::uint16_t port,
+                                                     Clock& clock, Milliseconds timeout) {
+  const std::string peer = ip.text() + ":" + std::to_string(port);
+  const MonotonicTime deadline = clock.now() + timeout;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(ip.value);
+  for (Milliseconds patience = kFirstPatience;; patience *= 2) {
+    const MonotonicTime until = std::min<MonotonicTime>(clock.now() + patience, deadline);
+    auto socket = connect_by(address, peer, clock, until);
+    if (!socket) return socket.error();
+    if (*socket) {
+      const int on = 1;
+      setsockopt((*socket)->fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      return std::unique_ptr<Connection>(new Connection(std::move(**socket), peer, clock));
+    }
+    if (until >= deadline) return unreachable(peer, "time-out");
+  }
+}
+
+void Connection::hang_up() const {
+  (void)shutdown(socket_.fd(), SHUT_RDWR);
 }
 
 Error Connection::broken(const std::string& why) const {

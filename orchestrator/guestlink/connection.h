@@ -38,6 +38,8 @@ class Connection {
                                                   Milliseconds timeout);
   /// Unavailable: it broke or took too long, and this connection is of no more use.
   Result<Exchange> exchange(const std::string& line, Milliseconds timeout);
+  /// From any thread: an exchange that waits ends at once, as broken.
+  void hang_up() const;
 
  private:
   Connection(Socket socket, std::string peer, Clock& clock)

@@ -14,7 +14,13 @@ namespace {
 /// What is kept of one guest.
 struct Peer {
   std::mutex mutex;  // held for a whole call
+  std::mutex kept;   // for a change of these two, and for a look from another thread
   std::unique_ptr<Connection> connection;
+  std::uint64_t hung_up = 0;
+  std::uint64_t times_hung_up() {
+    const std::lock_guard lock(kept);
+    return hung_up;
+  }
   MonotonicTime used{0};  // under GuestLink::mutex_
 };
 
@@ -122,8 +128,17 @@ class GuestLink final : public GuestPort {
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
     auto reply = ask(guest, MARE_GUEST_VERB_SETCLOCK,
                      {{"wall_ns", std::to_string(ns)}, {"restored", "yes"}});
+    // One of an older image knows no such word.
+    if (!reply && reply.error().code == Code::InvalidArgument) return set_clock(guest, now);
     if (!reply) return reply.error();
     return ok_status();
+  }
+
+  void hang_up(const GuestAddress& guest) override {
+    const auto peer = peer_of(guest.ip);
+    const std::lock_guard lock(peer->kept);
+    ++peer->hung_up;
+    if (peer->connection) peer->connection->hang_up();
   }
 
   Result<Bytes> drop_cache(const GuestAddress& guest) override {
@@ -162,11 +177,13 @@ class GuestLink final : public GuestPort {
     const auto peer = peer_of(guest.ip);
     const std::lock_guard lock(peer->mutex);
     const bool kept = peer->connection != nullptr;
+    const std::uint64_t hung_up = peer->times_hung_up();
     const MonotonicTime begun = clock_.now();
     auto reply = once(*peer, guest.ip, *line);
     // A kept connection may have died with the guest's last boot: that is worth one more. One that
     // took its full time is not: the guest is silent, and the caller has waited enough.
     const bool again = !reply && kept && reply.error().code == Code::Unavailable &&
+                       peer->times_hung_up() == hung_up &&
                        clock_.now() - begun < options_.call_timeout;
     return again ? once(*peer, guest.ip, *line) : reply;
   }
@@ -175,12 +192,16 @@ class GuestLink final : public GuestPort {
     if (!peer.connection) {
       auto opened = Connection::open(ip, options_.port, clock_, options_.connect_timeout);
       if (!opened) return opened.error();
+      const std::lock_guard lock(peer.kept);
       peer.connection = std::move(*opened);
     }
     auto reply = peer.connection->exchange(line, options_.call_timeout);
     const bool usable =
         reply.ok() || reply.error().code == Code::NotFound || reply.error().code == Code::Conflict;
-    if (!usable) peer.connection.reset();
+    if (!usable) {
+      const std::lock_guard lock(peer.kept);
+      peer.connection.reset();
+    }
     return reply;
   }
 

@@ -17,7 +17,7 @@ PROGRAMS = {
     "ip": "iproute2", "tc": "iproute2", "libvirtd": "libvirt-daemon-system",
     "virsh": "libvirt-clients",
     "qemu-system-x86_64": "qemu-system-x86", "ganesha.nfsd": "nfs-ganesha nfs-ganesha-vfs",
-    "openssl": "openssl",
+    "openssl": "openssl", "tini": "tini",
 }
 # Where ganesha looks for its VFS module, by architecture.
 VFS_MODULES = ("/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "/usr/lib/ganesha/libfsalvfs.so")

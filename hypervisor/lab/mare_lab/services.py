@@ -194,8 +194,11 @@ def start_libvirtd(state: LabState, host: str) -> bool:
                  "libvirt/libvirt-admin-sock"):
         (directory / "run" / name).unlink(missing_ok=True)
     _seed_capabilities(plan, host)
-    process = procs.start([find_program("libvirtd") or "libvirtd", "--listen"], log_of(plan, part),
-                          plan.directory,
+    # QEMUs outlive the process that starts them, and libvirtd holds a VM's lock until its QEMU has
+    # been waited for. systemd does that at once; what else is process 1 may take seconds.
+    reaper = [find_program("tini") or "tini", "-s", "--", "setpriv", "--pdeathsig", "KILL"]
+    process = procs.start([*reaper, find_program("libvirtd") or "libvirtd", "--listen"],
+                          log_of(plan, part), plan.directory,
                           namespaces.entering(namespace_pid(state, host)))
     state.record(part, process)
     return True
