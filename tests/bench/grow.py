@@ -58,11 +58,6 @@ def pss_mib(cluster: Cluster, vm: str) -> float:
     return int(found[1]) / 1024
 
 
-def templates_in_the_making(cluster: Cluster) -> list[str]:
-    return [one["name"] for host in cluster.status()["hosts"] for one in host["vms"]
-            if one["name"].startswith("mare-template-")]
-
-
 def idle(cluster: Cluster, vm: str) -> None:
     holds_for(lambda: cluster.get(f"vms/{vm}")["state"] == "running", f"{vm} runs and has nothing to do", SETTLE_S, 1)
 
@@ -156,7 +151,7 @@ def measured(cluster: Cluster, repeats: int, several: int) -> dict[str, Any]:
                                                         "memory_mib": MEMORY_MIB - 1 - turn}))
         boots.append(start_of(cluster, f"{cold}-0")[0])
         cluster.delete_pool(cold)
-        wait_until(lambda: not templates_in_the_making(cluster), "a template of that size", 120)
+        wait_until(lambda: not cluster.templates_in_the_making(), "a template of that size", 120)
         ones.append(grow(cluster, POOL, 1, 2))
         idle(cluster, f"{POOL}-1")
         pss.append(pss_mib(cluster, f"{POOL}-1"))

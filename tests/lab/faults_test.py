@@ -38,6 +38,7 @@ class FaultTest(unittest.TestCase):
     def seen(self) -> Json:
         """All that a refused request must leave alone."""
         cluster = self.cluster
+        wait_until(lambda: not cluster.templates_in_the_making(), "no host makes a template", 120)
         volatile = ("last_seen", "health", "health_reason")
         hosts = [{key: value for key, value in host.items() if key not in volatile} for host in cluster.items("hosts")]
         running = [one["id"] for one in cluster.items("operations?outcome=pending")]

@@ -281,6 +281,10 @@ class Cluster:
                 "--memory-mib", str(plan["memory_mib"]), "--images", plan["images"], "--rest-port",
                 str(plan["rest_port"]), "--bin", str(self.build)]
 
+    def templates_in_the_making(self) -> list[str]:
+        """They take the memory of a VM meanwhile."""
+        return [one["name"] for host in self.status()["hosts"] for one in host["vms"] if one["name"].startswith("mare-template-")]
+
     def ensure_pool(self, name: str, size: int, hosts: list[str] | None = None, memory_mib: int = 192,
                     vcpus: int = 1) -> list[str]:
         """A pool whose VMs all run; an existing one of that shape is as good. Gives its VMs."""
