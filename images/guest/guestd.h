@@ -68,6 +68,8 @@ void nfs_connect_anew(bool restored);
 /// Has the server at this IPv4 address forget this guest's session of NFS 4.`minor`, which the
 /// kernel then makes anew; false with errno, after some seconds if it does not answer.
 bool nfs_session_end(const char* server, unsigned minor);
+/// The conversation of it, on a connection: this client `owner` has begun anew.
+bool nfs_begin_anew(int fd, unsigned minor, const char* owner);
 
 // launch.c
 struct launch {

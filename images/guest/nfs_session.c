@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "images/guest/guestd.h"
@@ -78,7 +79,11 @@ static uint32_t take32(struct call* call) {
 
 static void skip_opaque(struct call* call) {
   const uint32_t size = take32(call);
-  if (size <= kCallMax) (void)take(call, size);
+  if (size > kCallMax) {
+    call->torn = true;
+  } else {
+    (void)take(call, size);
+  }
 }
 
 /// A COMPOUND of one operation, by root, whose arguments follow.
@@ -161,7 +166,7 @@ static void put_channel(struct call* call) {
   put32(call, 0);  // no RDMA
 }
 
-static bool begin_anew(int fd, uint32_t minor, const char* owner) {
+bool nfs_begin_anew(int fd, uint32_t minor, const char* owner) {
   unsigned char verifier[8];
   const uint64_t now = clock_ns(CLOCK_REALTIME);
   memcpy(verifier, &now, sizeof now);
@@ -230,7 +235,7 @@ bool nfs_session_end(const char* server, unsigned minor) {
   }
   const int fd = connect_to(server);
   if (fd < 0) return false;
-  const bool done = begin_anew(fd, minor, owner);
+  const bool done = nfs_begin_anew(fd, minor, owner);
   const int why = errno;
   close(fd);
   errno = why;

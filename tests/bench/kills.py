@@ -195,6 +195,7 @@ def results_of(kills: list[Row], plain: Row | None, failures: list[Row], wanted:
             "doubled": exactly(doubled, 0, "count"),
             "detection_s": at_most(worst_median(by(kills, "detection_s", "kind")), DETECTION_S, "s"),
             "recovery_s": at_most(worst_median(by(kills, "recovery_s", "kind")), RECOVERY_S, "s"),
-            "saved_at_90": at_least(saved_at(curve, 90), SAVED_AT_90, "%"),
+            # Without a curve there is nothing to say of it.
+            **({"saved_at_90": at_least(saved_at(curve, 90), SAVED_AT_90, "%")} if failures else {}),
         },
     }

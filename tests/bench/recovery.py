@@ -31,7 +31,7 @@ POOL = "recovery"
 RANKS = 2
 MEMORY_MIB = 192
 #: Of a run without checkpoints and without a kill.
-JOB_S, QUICK_JOB_S = 45.0, 26.0
+JOB_S, QUICK_JOB_S = 30.0, 26.0
 EVERY_S = 6
 #: A kill during a checkpoint comes at most so long after its beginning.
 LATE_S = 1.5
@@ -402,9 +402,10 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         rows.append(partial.once(kill.key, lambda kill=kill: campaign.kill(kill, shape)))  # type: ignore[misc]
         tell(len(rows), len(kills), rows[-1])
     long, every_s = campaign.shape(QUICK_CURVE_S if options.quick else CURVE_S), EVERY_S if options.quick else CURVE_EVERY_S
+    wanted = options.percents if options.percents is not None else QUICK_FRACTIONS if options.quick else FRACTIONS
     plain, *failures = [
         partial.once(f"failure-{percent}", lambda percent=percent: campaign.failure(percent, long, every_s))  # type: ignore[misc]
-        for percent in (0, *(QUICK_FRACTIONS if options.quick else FRACTIONS))]
+        for percent in ((0, *wanted) if wanted else ())] or [None]
     cluster.without_pools()
     return {"setup": {
         "seed": options.seed, "kills": len(kills), "ranks": RANKS, "memory_mib": MEMORY_MIB, "size_mib": shape.size_mib, "wws_mib": shape.wws_mib,
