@@ -46,7 +46,7 @@ static_assert(sizeof(Answer) == 16);
 /// Reads the burst to its end; what arrived when.
 std::vector<ArrivalPoint> take_burst(int connection, int stop, Clock& clock,
                                      MonotonicTime deadline) {
-  std::vector<ArrivalPoint> arrivals;
+  std::vector<StampedArrival> arrivals;
   std::vector<std::byte> block(kBlock);
   std::uint64_t sum = 0;
   while (sum <= kBurst) {
@@ -58,10 +58,9 @@ std::vector<ArrivalPoint> take_burst(int connection, int stop, Clock& clock,
     }
     if (got <= 0) break;
     sum += static_cast<std::uint64_t>(got);
-    if (stamp.count() == 0) stamp = clock.now();
-    arrivals.push_back({sum, stamp});
+    arrivals.push_back({sum, stamp, clock.now()});
   }
-  return arrivals;
+  return by_one_clock(arrivals);
 }
 
 /// Random: nothing on the way may compress it, or remember it.
@@ -116,6 +115,14 @@ Result<SinkAddress> SinkAddress::parse(const std::string& uri) {
   auto at = Endpoint::parse(uri.substr(kScheme.size(), slash - kScheme.size()));
   if (!at) return wrong;
   return SinkAddress{*at, uri.substr(slash + 1)};
+}
+
+std::vector<ArrivalPoint> by_one_clock(const std::vector<StampedArrival>& arrivals) {
+  const bool stamped = std::all_of(arrivals.begin(), arrivals.end(),
+                                   [](const auto& one) { return one.stamp.count() != 0; });
+  std::vector<ArrivalPoint> out;
+  for (const auto& one : arrivals) out.push_back({one.bytes, stamped ? one.stamp : one.seen});
+  return out;
 }
 
 BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals) {

@@ -40,6 +40,15 @@ struct ArrivalPoint {
   std::uint64_t bytes = 0;
   std::chrono::nanoseconds at{0};
 };
+/// As receive_stamped() told it and as this process saw it: the kernel's stamps (of the wall clock)
+/// if every packet has one, else the process' own (monotonic). The kernel begins to stamp some time
+/// after it was asked to, later where it is busy; the two clocks are decades apart. Pure.
+struct StampedArrival {
+  std::uint64_t bytes = 0;
+  std::chrono::nanoseconds stamp{0};  // 0: none
+  std::chrono::nanoseconds seen{0};
+};
+std::vector<ArrivalPoint> by_one_clock(const std::vector<StampedArrival>& arrivals);
 /// Of bytes after the first 256 KiB (or the first half, when there are few); 0 when they tell
 /// nothing. Pure.
 BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals);

@@ -178,7 +178,14 @@ double Rounds::written_since_look() {
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.
 double Rounds::until_next_look(double wanted) {
   if (strategy() != Strategy::Throttled) return wanted;
-  while (next_look_ <= now_ + wanted) {
+  // Ticks at which nothing can be due, at once: over a link that is nearly dead there are millions.
+  const double idle = looks_ > 1 ? now_ : now_ + wanted;
+  if (next_look_ <= idle) {
+    next_look_ +=
+        costs_.throttle_sync_s * (std::floor((idle - next_look_) / costs_.throttle_sync_s) + 1);
+    looks_at_tick_ = looks_;
+  }
+  while (next_look_ > idle && next_look_ <= now_ + wanted) {
     const bool due = looks_ > 1 && looks_ == looks_at_tick_ && next_look_ > now_;
     looks_at_tick_ = looks_ + (due ? 1 : 0);  // with its own
     const double at = next_look_;

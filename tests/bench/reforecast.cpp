@@ -3,14 +3,19 @@
 // Every move that mared forecast is in its database with what was known before it and what came of
 // it. Each is forecast anew, oldest first, by the knobs that it was made with, and learned from
 // before the next. Prints one JSON object: for each quantity the errors of what was said then, of
-// the new forecast, and of the model without what was learned.
+// the new forecast, and of the model without what was learned; and how long a forecast of all
+// strategies takes to compute, for each that was made there, with a move or without.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "orchestrator/core/clock.h"
 #include "orchestrator/engine/past_moves.h"
+#include "orchestrator/policy/forecast.h"
 #include "orchestrator/policy/score.h"
 #include "orchestrator/policy/strategy_estimate.h"
 #include "orchestrator/store/store.h"
@@ -96,6 +101,27 @@ nlohmann::json row_of(const Moved& row) {
           {"added_job_time_s", values_of(row, policy::Quantity::AddedJobTime)}};
 }
 
+/// Milliseconds of the whole table, as before any move.
+nlohmann::json times_of(const std::vector<Forecast>& made) {
+  SystemClock clock;
+  std::vector<double> out;
+  for (const auto& one : made) {
+    policy::ForecastInput input = engine::input_of(one);
+    for (const auto& strategy : one.strategies) {
+      input.offers.push_back({strategy.strategy, strategy.offered, strategy.why_not});
+    }
+    const auto began = clock.now();
+    const auto verdict = policy::forecast(input);
+    const auto took = clock.now() - began;
+    if (!verdict.strategies.empty()) {
+      out.push_back(std::chrono::duration<double, std::milli>(took).count());
+    }
+  }
+  if (out.empty()) return {{"count", 0}};
+  std::sort(out.begin(), out.end());
+  return {{"count", out.size()}, {"median", out[out.size() / 2]}, {"max", out.back()}};
+}
+
 int run(const std::string& database, bool emulated) {
   auto store = store::Store::open(database);
   if (!store) {
@@ -103,10 +129,18 @@ int run(const std::string& database, bool emulated) {
     return 1;
   }
   std::vector<Forecast> moves;
+  std::vector<Forecast> made;
   auto read = (*store)->read([&](const store::Reader& reader) -> Status {
     auto found = reader.past_moves(kMostMoves);
     if (!found) return found.error();
     moves = std::move(*found);
+    auto vms = reader.vms();
+    if (!vms) return vms.error();
+    for (const auto& vm : *vms) {
+      auto some = reader.forecasts(vm.id, kMostMoves);
+      if (!some) return some.error();
+      made.insert(made.end(), some->begin(), some->end());
+    }
     for (auto& move : moves) move.profile.emulated = move.profile.emulated || emulated;
     return ok_status();
   });
@@ -116,6 +150,7 @@ int run(const std::string& database, bool emulated) {
   }
   const auto rows = forecast_anew(moves);
   nlohmann::json out{{"moves", rows.size()},
+                     {"forecast_ms", times_of(made)},
                      {"said_then", scores_of(rows, &Moved::said)},
                      {"now", scores_of(rows, &Moved::anew)},
                      {"model_alone", scores_of(rows, &Moved::alone)},

@@ -110,6 +110,23 @@ TEST(Goodput, ABurstFromATokenBucketDoesNotCount) {
   EXPECT_NEAR(goodput_of(arrivals).value, 12e6, 12e6 * 0.001);
 }
 
+/// The kernel's stamps are of the wall clock: one that is missing must not be of another.
+TEST(Goodput, OfStampsOnlyIfNoneIsMissing) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kWall{1'790'000'000'000};
+  const std::vector<StampedArrival> all{{1'000'000, kWall, milliseconds{70}},
+                                        {2'000'000, kWall + milliseconds{10}, milliseconds{90}},
+                                        {3'000'000, kWall + milliseconds{20}, milliseconds{95}}};
+  EXPECT_DOUBLE_EQ(goodput_of(by_one_clock(all)).value, 100e6);
+  auto late = all;
+  late.front().stamp = milliseconds{0};
+  EXPECT_DOUBLE_EQ(goodput_of(by_one_clock(late)).value, 2e6 / 0.025);
+  auto last = all;
+  last.back().stamp = milliseconds{0};
+  EXPECT_DOUBLE_EQ(goodput_of(by_one_clock(last)).value, 2e6 / 0.025);
+  EXPECT_TRUE(by_one_clock({}).empty());
+}
+
 TEST(Goodput, OfLittleIsOfItsSecondHalfAndOfNothingNothing) {
   using std::chrono::nanoseconds;
   EXPECT_EQ(goodput_of({}).value, 0);

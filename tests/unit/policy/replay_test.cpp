@@ -117,6 +117,16 @@ TEST(Replay, ThrottlingEndsWhatWouldNotEnd) {
   EXPECT_LE(most, 0.99);
 }
 
+TEST(Replay, ALinkThatIsNearlyDeadTakesYearsButNoTimeToCompute) {
+  const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  for (const Strategy strategy : {Strategy::PreCopy, Strategy::Throttled, Strategy::RateControlled,
+                                  Strategy::PostCopy, Strategy::Hybrid}) {
+    ReplayInput in = input(fast, strategy);
+    in.link_rate = 0.002;
+    EXPECT_GT(replay(in).total_time_s, 200 * kMega / 0.002) << to_string(strategy);
+  }
+}
+
 TEST(Replay, ThrottlingTakesFirstWhatAGuestDoesNotUse) {
   // A fifth of a CPU, 30 MB in each second of wall time all the same.
   const DirtyCurve part = writer(150 * kMega, 40 * kMega, 200 * kMega, 0.2);
