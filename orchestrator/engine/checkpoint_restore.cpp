@@ -11,6 +11,8 @@ namespace {
 
 constexpr auto kRestoreLookAgain = std::chrono::milliseconds{300};
 constexpr auto kTellHostsAgain = std::chrono::milliseconds{500};
+constexpr auto kWatchEvery = std::chrono::milliseconds{200};
+constexpr auto kLeasesAgain = std::chrono::milliseconds{50};
 
 }  // namespace
 
@@ -20,10 +22,13 @@ void CheckpointRestore::enter(bool recovered) {
     case State::Planned:
       return begin();
     case State::Clearing:
+      watch_hosts();
       return clear();
     case State::Loading:
+      watch_hosts();
       return load_all(recovered);
     case State::Resuming:
+      watch_hosts();
       return resume_all();
     case State::Cleaning:
       return clean();
@@ -135,6 +140,7 @@ void CheckpointRestore::begin() {
     context_.inbox->post(
         [&context = context_, operation = *revived] { context.adopt(operation, false); });
   }
+  watch_hosts();
   clear();
 }
 
@@ -255,9 +261,22 @@ std::optional<Error> CheckpointRestore::trouble(const std::vector<Status>& answe
 /// it; a restart that a person asked for can only wait.
 bool CheckpointRestore::a_host_is_down() const {
   if (!operation().parent) return false;
-  return std::any_of(vms_.begin(), vms_.end(), [this](const Vm& vm) {
-    const auto row = vm.host ? host(*vm.host) : Result<Host>(make_error(Code::NotFound, ""));
-    return row && row->health == HostHealth::Down;
+  return std::any_of(vms_.begin(), vms_.end(), [this](const Vm& vm) { return is_down(vm); });
+}
+
+bool CheckpointRestore::is_down(const Vm& vm) const {
+  if (!vm.host || !operation().parent) return false;
+  const auto row = host(*vm.host);
+  return row && row->health == HostHealth::Down;
+}
+
+void CheckpointRestore::watch_hosts() {
+  if (!operation().parent) return;
+  after(kWatchEvery, [this] {
+    const auto silent =
+        std::find_if(vms_.begin(), vms_.end(), [this](const Vm& vm) { return is_down(vm); });
+    if (silent == vms_.end()) return watch_hosts();
+    abort(make_error(Code::Unavailable, "host '" + silent->host->value + "' is silent"));
   });
 }
 
@@ -302,6 +321,7 @@ void CheckpointRestore::place() {
   };
   if (step(Event::Cleared, "", also)) {
     vms_ = rows;
+    watch_hosts();
     return load_all(false);
   }
   if (!refusal.message.empty()) abort(refusal);
@@ -327,7 +347,23 @@ void CheckpointRestore::loaded(const std::vector<Status>& answers) {
   if (auto error = trouble(answers, all_well)) return abort(*error);
   if (!all_well) return after(kTellHostsAgain, [this] { load_all(false); });
   progress(0.8);
-  if (step(Event::Loaded, "all VMs are there")) resume_all();
+  if (leases_are_due()) return after(kLeasesAgain, [this, answers] { loaded(answers); });
+  if (step(Event::Loaded, "all VMs are there")) {
+    watch_hosts();
+    resume_all();
+  }
+}
+
+/// A VM that runs on a host without a lease can't be fenced: should that host fall silent, the job
+/// would wait for it for ever. A host is asked with the next heartbeat; one that says nothing is
+/// called down before this patience ends, and one that holds no leases is not waited for longer.
+bool CheckpointRestore::leases_are_due() const {
+  if (!operation().parent) return false;
+  if (in_state() > settings().heartbeat * (settings().heartbeat_misses + 1)) return false;
+  return std::any_of(vms_.begin(), vms_.end(), [this](const Vm& vm) {
+    const auto row = vm.host ? host(*vm.host) : Result<Host>(make_error(Code::NotFound, ""));
+    return row && row->lease.count() == 0;
+  });
 }
 
 std::shared_ptr<Task> make_checkpoint_restore(Context& context, const Operation& operation) {

@@ -46,6 +46,9 @@ class CheckpointRestore final : public Task {
   void place();
   void load_all(bool afresh);
   void loaded(const std::vector<Status>& answers);
+  bool leases_are_due() const;
+  /// Gives up as soon as a host falls silent; calls to it would be waited for far longer.
+  void watch_hosts();
 
   void resume_all();
   void resumed(const std::vector<Status>& answers);
@@ -57,6 +60,7 @@ class CheckpointRestore final : public Task {
   void clean();
   void cleaned(const std::vector<Status>& answers);
   std::string why_aborted() const;
+  bool only_loaded() const;
 
   /// For each of these VMs, on the host that its row names.
   std::vector<GangCall<Status>> on_hosts(
@@ -65,6 +69,7 @@ class CheckpointRestore final : public Task {
   /// (or all is well, and then `all_well`).
   std::optional<Error> trouble(const std::vector<Status>& answers, bool& all_well) const;
   bool a_host_is_down() const;
+  bool is_down(const Vm& vm) const;
   void settle();
 
   Job job_;

@@ -61,7 +61,7 @@ void CheckpointRestore::verify() {
 void CheckpointRestore::verified(const std::vector<Status>& answers) {
   for (const auto& answer : answers) {
     if (answer) continue;
-    if (passes(answer.error()) && in_state() < kVerifyWithin) {
+    if (passes(answer.error()) && !a_host_is_down() && in_state() < kVerifyWithin) {
       return after(kResumeAgain, [this] { verify(); });
     }
     return abort(answer.error().during("a guest does not answer"));
@@ -116,14 +116,40 @@ std::string CheckpointRestore::why_aborted() const {
 void CheckpointRestore::clean() {
   if (!load()) return again();
   std::vector<GangCall<Status>> calls;
+  std::vector<std::optional<Status>> known;  // without a call; one for each VM that has a host
   for (const auto& vm : vms_) {
     if (!vm.host) continue;
+    known.emplace_back();
+    if (is_down(vm)) {
+      // What was loaded there and never told to run can't run; if the host comes back it is ended.
+      known.back() =
+          only_loaded() ? ok_status() : Status(make_error(Code::Unavailable, "it is silent"));
+      continue;
+    }
     calls.push_back({vm.id, *vm.host, [key = VmKey{vm.id, vm.uuid}](Driver& driver) {
                        return driver.destroy(key);
                      }});
   }
-  if (calls.empty()) return cleaned({});
-  call_gang<Status>(calls, [this](const std::vector<Status>& answers) { cleaned(answers); });
+  const auto all = [this, known](const std::vector<Status>& answers) {
+    std::vector<Status> out;
+    std::size_t asked = 0;
+    for (const auto& one : known) out.push_back(one ? *one : answers.at(asked++));
+    cleaned(out);
+  };
+  if (calls.empty()) return all({});
+  call_gang<Status>(calls, all);
+}
+
+/// All of the former life was gone before, and nothing was told to run since.
+bool CheckpointRestore::only_loaded() const {
+  auto lines = query<std::vector<OperationEvent>>(
+      store(), [&](const store::Reader& r) { return r.history(operation().id); });
+  if (!lines) return false;
+  const auto was_in = [&](State state) {
+    return std::any_of(lines->begin(), lines->end(),
+                       [state](const OperationEvent& line) { return line.to == to_string(state); });
+  };
+  return was_in(State::Loading) && !was_in(State::Resuming);
 }
 
 void CheckpointRestore::cleaned(const std::vector<Status>& answers) {

@@ -207,6 +207,10 @@ class JobRun final : public Task {
         [&guests = context_.ports.guests, g = guest_, r = run_, directory, anew = fetch_anew_] {
           // Status first: output that is complete at an end seen before is complete.
           auto status = guests.run_status(g, r);
+          // Who does not answer is not asked twice: each time may take seconds.
+          if (!status && status.error().code == Code::Unavailable) {
+            return Polled{status, status.error()};
+          }
           auto output = fetch_output(guests, g, r, directory, anew);
           return Polled{std::move(status), std::move(output)};
         },

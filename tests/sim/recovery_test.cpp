@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
 
 #include "tests/sim/recovery_world.h"
 
@@ -185,6 +186,37 @@ TEST_F(Recovery, OutlivesASecondHostThatDiesMeanwhile) {
   }
   expect_right_result(first);
 }
+
+/// It had no VM before, and so no lease: one that runs where nothing can be fenced would be lost.
+class RecoveryTo : public RecoveryWorld, public testing::WithParamInterface<std::string> {};
+
+TEST_P(RecoveryTo, AHostThatFallsSilentMeanwhile) {
+  sim::CaptureModel model;
+  model.bandwidth = BytesPerSecond{50e6};
+  world.cluster.set_capture_model(model);
+  const HostId fresh{"h4"};
+  ASSERT_EQ(row_of(fresh).lease.count(), 0);
+  const std::vector<HostId> dead{host_of("demo-1"), host_of("demo-2")};
+  for (const auto& host : dead) ASSERT_TRUE(world.cluster.kill_host(host));
+  ASSERT_TRUE(a_restore_reaches(GetParam()));
+  std::set<HostId> used;
+  for (const auto& id : job(first).vms) used.insert(host_of(id.value));
+  ASSERT_TRUE(used.contains(fresh));
+  if (GetParam() == "Resuming") {
+    EXPECT_GT(row_of(fresh).lease.count(), 0);
+  }
+  const auto began = world.clock.now();
+  for (const auto& host : dead) ASSERT_TRUE(world.cluster.boot_host(host));
+  ASSERT_TRUE(world.cluster.cut_host(fresh, 5min));
+  ASSERT_TRUE(is_back()) << job(first).reason;
+  for (const auto& id : job(first).vms) EXPECT_NE(host_of(id.value), fresh);
+  // Heartbeats, and where it may run the lease; no call to it is waited for.
+  EXPECT_LT(world.clock.now() - began, 40s);
+  expect_right_result(first);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, RecoveryTo, testing::Values("Loading", "Resuming"),
+                         [](const auto& one) { return one.param; });
 
 TEST_F(Recovery, OfAJobWhoseHostsWereAllSilentForAWhile) {
   for (const auto& host : world.cluster.hosts()) ASSERT_TRUE(world.cluster.cut_host(host, 60s));

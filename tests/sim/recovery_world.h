@@ -64,6 +64,18 @@ class RecoveryWorld : public CheckpointWorld {
     }
     return false;
   }
+  /// Until the job is being put back and that is in this state.
+  bool a_restore_reaches(const std::string& state) {
+    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
+    while (world.clock.now() < end) {
+      for (const auto& one : world.operations()) {
+        if (one.kind == OperationKind::CheckpointRestore && !one.finished() && one.state == state)
+          return true;
+      }
+      world.play(std::chrono::milliseconds{5});
+    }
+    return false;
+  }
   bool is_back(int restarts = 1) {
     return world.play_while_not(
         [&] { return job(first).restarts >= restarts && job(first).state == JobState::Running; },
