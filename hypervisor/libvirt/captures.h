@@ -57,9 +57,12 @@ class Captures {
   bool active(const std::string& uuid);
   /// Does that VM stand still for one?
   bool holds(const std::string& uuid);
+  /// Did it end the copy of a VM that leaves?
+  bool left(const std::string& uuid);
   /// A VM was made from its part of a checkpoint, by this process.
-  void note_loaded(const std::string& uuid, const CheckpointId& from);
-  bool was_loaded(const std::string& uuid, const CheckpointId& from);
+  void note_loaded(const std::string& uuid, const CheckpointId& from, const CaptureLoad& load);
+  /// How long that took; nothing if it was not.
+  std::optional<CaptureLoad> was_loaded(const std::string& uuid, const CheckpointId& from);
 
  private:
   /// A descriptor with an owner.
@@ -88,6 +91,9 @@ class Captures {
     bool dropped = false;          // to be ended
     bool written = false;          // its file is whole
     bool over = false;             // its thread does nothing more
+    bool waits_to_leave() const {
+      return ticket.leaves && status.phase == CapturePhase::Durable && !released;
+    }
     MonotonicTime began{0};        // or since when it is ready to
     std::unique_ptr<CaptureFile> file;
     Descriptor out;            // of the pipe that QEMU sends into
@@ -101,6 +107,9 @@ class Captures {
   Status make_ready(Job& job);
   Error give_up(const JobPtr& job, const Status& ready);
   Status let_go_on(const Job& job);
+  Status end_copy(const Job& job);
+  static bool is_gone(const Job& job);
+  void publish(Job& job);
   // On the capture's thread.
   void run(const JobPtr& job);
   Status wait_for_begin(Job& job);
@@ -134,7 +143,7 @@ class Captures {
   std::condition_variable changed_;
   bool closed_ = false;
   std::map<std::string, JobPtr> jobs_;          // by uuid
-  std::map<std::string, CheckpointId> loaded_;  // by uuid
+  std::map<std::string, std::pair<CheckpointId, CaptureLoad>> loaded_;  // by uuid
   /// By uuid: the pages of its last part, so that the next one need not read them; 8 thousandths of
   /// its memory.
   std::map<std::string, checkpointfile::Below> below_;
