@@ -232,8 +232,9 @@ class Driver {
   virtual Result<CaptureStatus> capture(const VmKey& vm);
   /// Lets the VM go on. FailedPrecondition while Ready or Holding and when it Failed; ok if it was
   /// done before. NotFound: none of that checkpoint is known here. Of a VM that leaves it ends the
-  /// copy, for good and only if its part is Durable: FailedPrecondition before that, and when the VM
-  /// went on because nobody released it within the hold limit (its file was removed before that).
+  /// copy, for good and only if its part is Durable: FailedPrecondition before that, and when the
+  /// VM went on because nobody released it within the hold limit (its file was removed before
+  /// that).
   virtual Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint);
   /// Ends that checkpoint's capture in any phase, lets the VM go on if it was stopped for it, and
   /// removes its file, also long after and when another host wrote it; a begin_capture() that comes

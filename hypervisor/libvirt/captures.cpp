@@ -204,8 +204,8 @@ Result<CaptureStatus> Captures::release(const VmKey& vm, const CheckpointId& che
     }
     const CapturePhase phase = job->status.phase;
     if (phase == CapturePhase::Failed || job->dropped) return failed_locked(*job);
-    const bool enough = phase == CapturePhase::Durable ||
-                        (phase == CapturePhase::Taken && !job->ticket.leaves);
+    const bool enough =
+        phase == CapturePhase::Durable || (phase == CapturePhase::Taken && !job->ticket.leaves);
     if (!enough) {
       return make_error(Code::FailedPrecondition,
                         "the state of VM '" + vm.id.value + "' is not taken yet");

@@ -94,7 +94,7 @@ class Captures {
     bool waits_to_leave() const {
       return ticket.leaves && status.phase == CapturePhase::Durable && !released;
     }
-    MonotonicTime began{0};        // or since when it is ready to
+    MonotonicTime began{0};  // or since when it is ready to
     std::unique_ptr<CaptureFile> file;
     Descriptor out;            // of the pipe that QEMU sends into
     ConnectHandle connection;  // of its own: others may be in long calls
@@ -142,7 +142,7 @@ class Captures {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;
-  std::map<std::string, JobPtr> jobs_;          // by uuid
+  std::map<std::string, JobPtr> jobs_;                                  // by uuid
   std::map<std::string, std::pair<CheckpointId, CaptureLoad>> loaded_;  // by uuid
   /// By uuid: the pages of its last part, so that the next one need not read them; 8 thousandths of
   /// its memory.

@@ -1,8 +1,8 @@
 // Removes checkpoints that are as good as gone: their files first, then their rows. So what a crash
 // in the middle of a checkpoint leaves behind goes too. Before that, decides which ones go: those
 // of jobs that nobody will restart, too many, too old. And has parts made full, in the background
-// and one checkpoint at a time, where a job's chain has become as long as it may. Files of moves that
-// nobody could remove at their end go here too. Engine's thread.
+// and one checkpoint at a time, where a job's chain has become as long as it may. Files of moves
+// that nobody could remove at their end go here too. Engine's thread.
 #pragma once
 
 #include <map>

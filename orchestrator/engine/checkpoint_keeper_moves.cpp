@@ -55,9 +55,8 @@ void CheckpointKeeper::remove_move_files(const std::vector<Host>& hosts) {
       continue;
     }
     context_.ports.executor.run(
-        "host/" + who->id.value,
-        [this, inbox = context_.inbox, driver = *driver, key = key, id = move.id,
-         path = move.file.path] {
+        "host/" + who->id.value, [this, inbox = context_.inbox, driver = *driver, key = key,
+                                  id = move.id, path = move.file.path] {
           const Status gone = driver->drop_capture(key, CheckpointId{id.value}, path);
           inbox->post([this, id, ok = gone.ok()] { move_file_removed(id, ok); });
         });

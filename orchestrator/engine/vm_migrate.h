@@ -100,6 +100,9 @@ class VmMigrate final : public Task {
   void load_back(bool afresh);
   void loaded_back(const Result<CaptureLoad>& loaded);
   void resume_there();
+  void not_resumed(const Error& error);
+  void load_once_more();
+  void lost_there(const Error& error);
   void keep_file_times(WallTime resumed);
   void remove_file(int attempt);
   void abort_file_move();
@@ -164,11 +167,12 @@ class VmMigrate final : public Task {
   std::optional<MonotonicTime> silent_since_;
   std::optional<MonotonicTime> looking_since_;
   std::optional<MonotonicTime> starved_since_;
-  Bytes fed_until_;  // sent when post-copy was last seen broken
-  int refused_ = 0;  // times that the source's copy could not go on
+  Bytes fed_until_;                  // sent when post-copy was last seen broken
+  int refused_ = 0;                  // times that the source's copy could not go on
   WallTime stopped_by_{0};           // by this process's clock
   std::optional<CaptureLoad> load_;  // as the destination told
   WallTime loaded_at_{0};
+  bool never_ran_ = false;    // what was loaded there, as this process knows
   bool end_refused_ = false;  // the source answered that it does not end its copy
   bool dropped_ = false;      // the source removed the file
   std::string file_left_;     // in words, if it could not be removed

@@ -57,7 +57,8 @@ void VmMigrate::decide(CopyPair seen) {
       return commit_destination();
     case Event::SourceRuns:
       // Its file is to go first, or nobody would remove it.
-      if (by_file() && !dropped_ && looks_ < kLooks) return after(kLookAgain, [this] { abort_step(); });
+      if (by_file() && !dropped_ && looks_ < kLooks)
+        return after(kLookAgain, [this] { abort_step(); });
       return back_at_source();
     case Event::Loaded:
       return go_on_from_file();
@@ -114,9 +115,8 @@ void VmMigrate::ask_operator(const std::string& what) {
   Vm row = vm_;
   row.state = VmState::Lost;
   row.reason = "migration unclear: " + what;
-  const std::string file = by_file() && state() != State::Aborting
-                               ? "; its state is in " + migration_.file.path
-                               : "";
+  const std::string file =
+      by_file() && state() != State::Aborting ? "; its state is in " + migration_.file.path : "";
   const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) + file +
                              "; look at both hosts, end one copy, then 'mare vm stop --force'";
   stop_probe();

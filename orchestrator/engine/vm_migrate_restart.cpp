@@ -25,7 +25,7 @@ struct RunsThere {
 };
 
 Result<CaptureLoad> make_from_file(Driver& driver, const VmSpec& spec, const CheckpointId& name,
-                         const CheckpointPart& part, bool afresh) {
+                                   const CheckpointPart& part, bool afresh) {
   // What an earlier process began may be half there; none of it has run.
   if (afresh) {
     if (auto gone = driver.destroy(spec.key()); !gone) return gone.error();
@@ -79,6 +79,7 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
   if (loaded) {
     load_ = *loaded;
     loaded_at_ = clock().wall_now();
+    never_ran_ = true;
     return commit_loaded();
   }
   if (!passes(loaded.error())) return return_home(loaded.error());
@@ -211,11 +212,47 @@ void VmMigrate::resume_there() {
           keep_file_times(resumed->at);
           return remove_file(1);
         }
-        const bool gone = resumed.error().code == Code::NotFound;
-        const bool over = in_state() > kTryFor;
-        if (!gone && !over) return after(kRunAgain, [this] { resume_there(); });
-        done("it does not go on there: " + resumed.error().text());
+        not_resumed(resumed.error());
       });
+}
+
+void VmMigrate::not_resumed(const Error& error) {
+  // What may have been done, was.
+  if (error.code == Code::OutcomeUnknown) never_ran_ = false;
+  if (error.code == Code::NotFound) return never_ran_ ? load_once_more() : lost_there(error);
+  if (in_state() < kTryFor) return after(kRunAgain, [this] { resume_there(); });
+  done("it does not go on there: " + error.text());
+}
+
+/// Its host died before it was told to go on: the file is as good as it was.
+void VmMigrate::load_once_more() {
+  auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
+  if (!spec) return again();
+  call_host<Result<CaptureLoad>>(
+      file_lane(), migration_.destination,
+      [spec = *spec, name = file_name(), part = part()](Driver& driver) {
+        return make_from_file(driver, spec, name, part, false);
+      },
+      [this](const Result<CaptureLoad>& loaded) {
+        if (loaded) return resume_there();
+        if (in_state() > kTryFor) return lost_there(loaded.error());
+        after(kHomeAgain, [this] { resume_there(); });
+      });
+}
+
+/// It may have run, and is gone: an older state of it is of no use to those that it spoke with.
+void VmMigrate::lost_there(const Error& error) {
+  Vm row = vm_;
+  row.state = VmState::Failed;
+  row.host.reset();
+  row.reason = "its copy on '" + migration_.destination.value + "' ended when it was to go on";
+  stop_probe();
+  finish(to_string(Event::Announced), to_string(State::Done), Outcome::Failed,
+         "the VM is lost: " + row.reason + ": " + error.text(),
+         std::string(to_string(Code::Internal)), [&](store::Transaction& tx) -> Status {
+           if (auto done = tx.put(migration_); !done) return done;
+           return put_vm(tx, clock(), row);
+         });
 }
 
 /// A process that found it committed does not know how long it stood still.
@@ -229,6 +266,14 @@ void VmMigrate::keep_file_times(WallTime resumed) {
   if (!file.check) return;
   file.restart = load_->restoring + (resumed - loaded_at_);
   file.trans = std::max(Microseconds{0}, down - *file.check - *file.restart);
+  // As it was forecast: written in one, read in the other.
+  Round read;
+  read.index = 1;
+  read.started = file.stopped - file.began + *file.check;
+  read.duration = down - *file.check;
+  read.sent = file.written;
+  migration_.rounds.resize(1);
+  migration_.rounds.push_back(read);
 }
 
 void VmMigrate::remove_file(int attempt) {

@@ -103,8 +103,7 @@ void VmMigrate::begin_saving() {
 
 void VmMigrate::look_at_saving() {
   call_host<Result<CaptureStatus>>(
-      file_lane(), migration_.source,
-      [key = key()](Driver& driver) { return driver.capture(key); },
+      file_lane(), migration_.source, [key = key()](Driver& driver) { return driver.capture(key); },
       [this](const Result<CaptureStatus>& status) { saving(status); });
 }
 
@@ -167,8 +166,9 @@ void VmMigrate::file_is_whole(const CaptureStatus& status) {
   migration_.transferred = file.written;
   migration_.remaining = Bytes{0};
   Round round;
+  round.started = file.stopped - file.began;
   round.duration = file.check.value_or(Microseconds{0});
-  round.sent = file.written;
+  round.sent = round.remaining = file.written;
   migration_.rounds = {round};
   progress(0.5);
   const auto also = [&](store::Transaction& tx) { return tx.put(migration_); };

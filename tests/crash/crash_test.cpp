@@ -502,8 +502,8 @@ std::vector<Scene> scenes() {
                    w.cluster.set_faults({});
                  },
                  false, vms_run});
-  for (const auto strategy : {Strategy::PostCopy, Strategy::Hybrid, Strategy::StopAndCopy,
-                              Strategy::CheckpointRestart}) {
+  for (const auto strategy :
+       {Strategy::PostCopy, Strategy::Hybrid, Strategy::StopAndCopy, Strategy::CheckpointRestart}) {
     const auto ask = [strategy](SimWorld& w) { return migrate_by(w, strategy); };
     const std::string name = strategy == Strategy::PostCopy            ? "ByPostCopy"
                              : strategy == Strategy::Hybrid            ? "ByHybrid"

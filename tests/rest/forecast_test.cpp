@@ -84,6 +84,8 @@ TEST_F(Forecasts, AMoveThroughAFileTellsItsThreeTimes) {
   EXPECT_NEAR(all, row["downtime_ms"]["hypervisor"].get<double>(), 0.01);
   EXPECT_GT(row["check_ms"].get<double>(), 0);
   EXPECT_EQ(get("getForecast", "forecasts/" + id)["outcome"]["strategy"], "checkpoint-restart");
+  const Json told = get("explainMigration", "migrations/" + id + "/explanation");
+  EXPECT_THAT(told["sentence"].get<std::string>(), testing::HasSubstr(" Check took "));
   const std::string other = move(R"({"strategy":"stop-and-copy"})")["id"];
   EXPECT_TRUE(get("getMigration", "migrations/" + other)["check_ms"].is_null());
   const std::string metrics = world.get("/metrics").body;

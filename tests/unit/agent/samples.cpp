@@ -312,9 +312,9 @@ bool same(const CaptureStatus& a, const CaptureStatus& b) {
   const auto& [phase, checkpoint, error, stopped, resumed, durable, size, checksum, written,
                incremental, because] = a;
   return std::tie(phase, checkpoint, error, stopped, resumed, durable, size, checksum, written,
-                  incremental, because) ==
-         std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.durable, b.size,
-                  b.checksum, b.written, b.incremental, b.full_because);
+                  incremental, because) == std::tie(b.phase, b.checkpoint, b.error, b.stopped,
+                                                    b.resumed, b.durable, b.size, b.checksum,
+                                                    b.written, b.incremental, b.full_because);
 }
 
 bool same(const LeaseTicket& a, const LeaseTicket& b) {

@@ -14,13 +14,12 @@ namespace {
 using S = MigrationState;
 using E = MigrationEvent;
 
-constexpr S kStates[] = {S::Planned,   S::Reserved, S::PreCopying, S::Switching, S::PostCopying,
-                         S::Saving,    S::Restarting, S::Returning, S::Committed, S::Aborting,
-                         S::Done,      S::Failed,   S::NeedsOperator};
-constexpr E kEvents[] = {
-    E::Reserve,   E::StartPreCopy, E::Switch,     E::PostCopy, E::DestinationRuns,
-    E::Save,      E::EndSource,    E::Return,     E::Loaded,
-    E::Announced, E::Abort,        E::SourceRuns, E::Lost,     E::Ambiguous};
+constexpr S kStates[] = {S::Planned, S::Reserved,   S::PreCopying,   S::Switching, S::PostCopying,
+                         S::Saving,  S::Restarting, S::Returning,    S::Committed, S::Aborting,
+                         S::Done,    S::Failed,     S::NeedsOperator};
+constexpr E kEvents[] = {E::Reserve, E::StartPreCopy, E::Switch, E::PostCopy, E::DestinationRuns,
+                         E::Save,    E::EndSource,    E::Return, E::Loaded,   E::Announced,
+                         E::Abort,   E::SourceRuns,   E::Lost,   E::Ambiguous};
 constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
                             Copy::Unknown};
 
