@@ -64,10 +64,13 @@ bool Captures::left(const std::string& uuid) {
   return found != jobs_.end() && found->second->ticket.leaves && found->second->released;
 }
 
-void Captures::note_loaded(const std::string& uuid, const CheckpointId& from,
-                           const CaptureLoad& load) {
+CaptureLoad Captures::note_loaded(const std::string& uuid, const CheckpointId& from,
+                                  MonotonicTime began, MonotonicTime read) {
+  const CaptureLoad load{std::chrono::duration_cast<Microseconds>(read - began),
+                         std::chrono::duration_cast<Microseconds>(clock_.now() - read)};
   const std::lock_guard lock(mutex_);
   loaded_[uuid] = {from, load};
+  return load;
 }
 
 std::optional<CaptureLoad> Captures::was_loaded(const std::string& uuid, const CheckpointId& from) {

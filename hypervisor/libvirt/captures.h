@@ -60,7 +60,9 @@ class Captures {
   /// Did it end the copy of a VM that leaves?
   bool left(const std::string& uuid);
   /// A VM was made from its part of a checkpoint, by this process.
-  void note_loaded(const std::string& uuid, const CheckpointId& from, const CaptureLoad& load);
+  /// `read`: when that was there to be loaded from.
+  CaptureLoad note_loaded(const std::string& uuid, const CheckpointId& from, MonotonicTime began,
+                          MonotonicTime read);
   /// How long that took; nothing if it was not.
   std::optional<CaptureLoad> was_loaded(const std::string& uuid, const CheckpointId& from);
 

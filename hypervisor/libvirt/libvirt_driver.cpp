@@ -300,8 +300,8 @@ class LibvirtDriver final : public Driver {
     auto seen = observe(vm.key());
     if (!seen) return seen.error();
     if (seen->copy != Copy::Absent) {
-      const auto before = captures_.was_loaded(vm.uuid, checkpoint);
-      return before ? Result<CaptureLoad>(*before) : Result<CaptureLoad>(has_copy(*seen));
+      if (const auto before = captures_.was_loaded(vm.uuid, checkpoint)) return *before;
+      return has_copy(*seen);
     }
     const MonotonicTime began = clock_.now();
     auto unpacked = UnpackedPart::make(options_.state_dir + "/unpacked", part);
@@ -311,18 +311,10 @@ class LibvirtDriver final : public Driver {
     if (!fresh) return fresh.error();
     Status loaded = made(vm, starting_.restore(vm, (*unpacked)->path(), VIR_DOMAIN_SAVE_PAUSED));
     if (!loaded) return loaded.error();
-    const CaptureLoad load{std::chrono::duration_cast<Microseconds>(read - began),
-                           std::chrono::duration_cast<Microseconds>(clock_.now() - read)};
-    captures_.note_loaded(vm.uuid, checkpoint, load);
-    return load;
+    return captures_.note_loaded(vm.uuid, checkpoint, began, read);
   }
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
-    if (!checkpointfile::is_part(part.path)) {
-      // What an older version wrote is whole; what is not there can't be opened.
-      auto good = check_file(part.path, part.size, part.checksum);
-      return good ? Result<Bytes>(part.size) : good.error();
-    }
-    return checkpointfile::make_full(part.path, {part.size, part.checksum}, compress);
+    return make_part_full(part, compress);
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {
@@ -734,7 +726,6 @@ class LibvirtDriver final : public Driver {
     return seen && seen->copy == Copy::Running ? ok_status() : tried;
   }
 
-  /// A copy ends here.
   void forget(const std::string& uuid) {
     arrivals_.forget(uuid);
     admission_.release(uuid);
