@@ -41,6 +41,11 @@ class Campaign {
   void start_mared() {
     world_.start_mared([this](const Operation& operation) {
       committed_ = true;
+      for (const char* state : {"Saving", "Restarting", "Returning"}) {
+        const bool moves = operation.kind == OperationKind::VmMigrate;
+        if (moves && operation.state == state)
+          ++counts_[std::string("vm.migrate reached ") + state];
+      }
       if (operation.finished()) {
         ++counts_[std::string(to_string(operation.kind)) + " " +
                   std::string(to_string(operation.outcome))];
