@@ -19,7 +19,8 @@ enum class CapturePhase : std::uint8_t {
   Ready,    // the VM runs, and all is there to begin at once
   Holding,  // the VM stands still, and must: its state is not taken yet
   Taken,    // its state is taken and nothing that the VM does can change that; the file is written
-  Durable,  // released, and the file is whole, on the disk and its checksum known
+  Durable,  // released, and the file is whole, on the disk and its checksum known; of a VM that
+            // leaves: before its release
   Failed,   // the VM goes on as if nothing had been, no file is left
 };
 std::string_view to_string(CapturePhase phase);  // "none", "holding", ...
@@ -30,12 +31,19 @@ struct CaptureStatus {
   CheckpointId checkpoint;
   std::string error;           // when Failed
   WallTime stopped{0};         // when the VM stood still
-  WallTime resumed{0};         // when it went on
+  WallTime resumed{0};         // when it went on, or was ended because it leaves
+  WallTime durable{0};         // when its file was whole, by the clock of `stopped`
   Bytes size;                  // when Durable: of the state, as load_capture() makes it again
   std::uint64_t checksum = 0;  // when Durable: XXH64 of the state
   Bytes written;               // when Durable: of the file
   bool incremental = false;    // when Durable: needs the ticket's base
   std::string full_because;    // why not, when a base was named
+};
+
+/// How long a VM was being made from its part; both 0 where the host does not tell.
+struct CaptureLoad {
+  Microseconds reading{0};    // the part from the storage, checked, to where it is loaded from
+  Microseconds restoring{0};  // the VM from that
 };
 
 }  // namespace mare

@@ -82,8 +82,8 @@ Status Driver::drop_capture(const VmKey& vm, const CheckpointId& /*checkpoint*/,
 Result<Bytes> Driver::merge_capture(const CheckpointPart& part, bool /*compress*/) {
   return no_captures({part.vm, part.uuid});
 }
-Status Driver::load_capture(const VmSpec& vm, const CheckpointId& /*checkpoint*/,
-                            const CheckpointPart& /*part*/) {
+Result<CaptureLoad> Driver::load_capture(const VmSpec& vm, const CheckpointId& /*checkpoint*/,
+                                         const CheckpointPart& /*part*/) {
   return no_captures(vm.key());
 }
 

@@ -87,6 +87,7 @@ struct HostFacts {
   bool migration_tls = false;  // pages are encrypted on their way; both ends must agree
   bool cloning = false;        // VMs can start as clones of a template, and if not:
   std::string cloning_why;
+  bool captures_to_leave = false;  // it knows CaptureTicket::leaves, and load_capture()
 };
 
 /// How far the source is with sending one VM.
@@ -160,6 +161,9 @@ struct CaptureTicket {
   /// begin_capture() answers when the state is taken, or after so long if that takes longer; 0: at
   /// once. Saves the question whether it is, while VMs stand still.
   Milliseconds answer_within{0};
+  /// The VM is to go on elsewhere, from this part. It is Durable before the release, while the VM
+  /// stands still, and release_capture() ends the copy here instead of letting it go on.
+  bool leaves = false;
 };
 
 /// What both ends of a migration must know.
@@ -227,7 +231,10 @@ class Driver {
   /// How far it is; kept until the next one of the VM begins. None after a restart of the agent.
   virtual Result<CaptureStatus> capture(const VmKey& vm);
   /// Lets the VM go on. FailedPrecondition while Ready or Holding and when it Failed; ok if it was
-  /// done before. NotFound: none of that checkpoint is known here.
+  /// done before. NotFound: none of that checkpoint is known here. Of a VM that leaves it ends the
+  /// copy, for good and only if its part is Durable: FailedPrecondition before that, and when the
+  /// VM went on because nobody released it within the hold limit (its file was removed before
+  /// that).
   virtual Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint);
   /// Ends that checkpoint's capture in any phase, lets the VM go on if it was stopped for it, and
   /// removes its file, also long after and when another host wrote it; a begin_capture() that comes
@@ -238,8 +245,8 @@ class Driver {
   /// from there before. FailedPrecondition: the file, with those that it is built on, is not what
   /// the part says (uuid, size, checksum). NotFound: no file. ResourceExhausted: the host has no
   /// room for the state, on its disk or in its memory. Files stay.
-  virtual Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
-                              const CheckpointPart& part);
+  virtual Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                                           const CheckpointPart& part);
   /// Makes an incremental part a full one, in its file's place and at once for whoever looks; those
   /// that are built on it do not notice. Ok if it is one. May take as long as the memory takes to
   /// write. Returns the file's size. FailedPrecondition, NotFound: as load_capture(), and the file

@@ -112,6 +112,7 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_migration_tls(value.migration_tls);
   out.set_cloning(value.cloning);
   out.set_cloning_why(value.cloning_why);
+  out.set_captures_to_leave(value.captures_to_leave);
   return out;
 }
 
@@ -134,6 +135,7 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.migration_tls = value.migration_tls();
   out.cloning = value.cloning();
   out.cloning_why = value.cloning_why();
+  out.captures_to_leave = value.captures_to_leave();
   return out;
 }
 

@@ -31,6 +31,7 @@ pb::LinkMeasurement to_wire(const LinkMeasurement& value);
 pb::CaptureTicket to_wire(const CaptureTicket& value);
 pb::CaptureStatus to_wire(const CaptureStatus& value);
 pb::CheckpointPart to_wire(const CheckpointPart& value);
+pb::CaptureLoad to_wire(const CaptureLoad& value);
 pb::LeaseTicket to_wire(const LeaseTicket& value);
 pb::LeaseAnswer to_wire(const LeaseAnswer& value);
 
@@ -55,6 +56,7 @@ CaptureTicket from_wire(const pb::CaptureTicket& value);
 /// Internal for a phase that this version does not know: guessing could let a VM go on too early.
 Result<CaptureStatus> from_wire(const pb::CaptureStatus& value);
 CheckpointPart from_wire(const pb::CheckpointPart& value);
+CaptureLoad from_wire(const pb::CaptureLoad& value);
 LeaseTicket from_wire(const pb::LeaseTicket& value);
 LeaseAnswer from_wire(const pb::LeaseAnswer& value);
 

@@ -15,6 +15,7 @@ pb::CaptureTicket to_wire(const CaptureTicket& value) {
   }
   out.set_compress(value.compress);
   out.set_answer_within_ms(value.answer_within.count());
+  out.set_leaves(value.leaves);
   return out;
 }
 
@@ -27,6 +28,7 @@ CaptureTicket from_wire(const pb::CaptureTicket& value) {
   }
   out.compress = value.compress();
   out.answer_within = Milliseconds{value.answer_within_ms()};
+  out.leaves = value.leaves();
   return out;
 }
 
@@ -37,6 +39,7 @@ pb::CaptureStatus to_wire(const CaptureStatus& value) {
   out.set_error(value.error);
   out.set_stopped_us(value.stopped.count());
   out.set_resumed_us(value.resumed.count());
+  out.set_durable_us(value.durable.count());
   out.set_size_bytes(value.size.count);
   out.set_checksum(value.checksum);
   out.set_written_bytes(value.written.count);
@@ -57,12 +60,24 @@ Result<CaptureStatus> from_wire(const pb::CaptureStatus& value) {
   out.error = value.error();
   out.stopped = WallTime{value.stopped_us()};
   out.resumed = WallTime{value.resumed_us()};
+  out.durable = WallTime{value.durable_us()};
   out.size = Bytes{value.size_bytes()};
   out.checksum = value.checksum();
   out.written = Bytes{value.written_bytes()};
   out.incremental = value.incremental();
   out.full_because = value.full_because();
   return out;
+}
+
+pb::CaptureLoad to_wire(const CaptureLoad& value) {
+  pb::CaptureLoad out;
+  out.set_reading_us(value.reading.count());
+  out.set_restoring_us(value.restoring.count());
+  return out;
+}
+
+CaptureLoad from_wire(const pb::CaptureLoad& value) {
+  return {Microseconds{value.reading_us()}, Microseconds{value.restoring_us()}};
 }
 
 pb::CheckpointPart to_wire(const CheckpointPart& value) {

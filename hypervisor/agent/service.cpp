@@ -183,11 +183,13 @@ grpc::Status Service::DropCapture(Context* context, const pb::DropCaptureRequest
 }
 
 grpc::Status Service::LoadCapture(Context* context, const pb::LoadCaptureRequest* request,
-                                  pb::Empty*) {
+                                  pb::CaptureLoad* out) {
   auto spec = from_wire(request->vm());
   if (!spec) return refuse(context, spec.error());
-  return answer(context, driver_.load_capture(*spec, CheckpointId{request->checkpoint()},
-                                              from_wire(request->part())));
+  return answer(
+      context,
+      driver_.load_capture(*spec, CheckpointId{request->checkpoint()}, from_wire(request->part())),
+      out);
 }
 
 grpc::Status Service::MergeCapture(Context* context, const pb::MergeCaptureRequest* request,

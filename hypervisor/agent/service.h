@@ -43,7 +43,7 @@ class Service final : public pb::Agent::Service {
   grpc::Status ReleaseCapture(Context*, const pb::ReleaseCaptureRequest*,
                               pb::CaptureStatus*) override;
   grpc::Status DropCapture(Context*, const pb::DropCaptureRequest*, pb::Empty*) override;
-  grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::Empty*) override;
+  grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::CaptureLoad*) override;
   grpc::Status MergeCapture(Context*, const pb::MergeCaptureRequest*,
                             pb::MergeCaptureReply*) override;
   grpc::Status RenewLease(Context*, const pb::LeaseTicket*, pb::LeaseAnswer*) override;

@@ -127,6 +127,15 @@ void clear_unpacked(const std::string& directory) {
   std::filesystem::remove_all(directory, ignored);
 }
 
+Result<Bytes> make_part_full(const CheckpointPart& part, bool compress) {
+  if (!checkpointfile::is_part(part.path)) {
+    // What an older version wrote is whole; what is not there can't be opened.
+    auto good = check_file(part.path, part.size, part.checksum);
+    return good ? Result<Bytes>(part.size) : good.error();
+  }
+  return checkpointfile::make_full(part.path, {part.size, part.checksum}, compress);
+}
+
 Status check_file(const std::string& path, Bytes size, std::uint64_t checksum) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return file_error(errno, "can't open", path);

@@ -76,6 +76,9 @@ class UnpackedPart {
 /// What a former agent left behind when it was killed.
 void clear_unpacked(const std::string& directory);
 
+/// As Driver::merge_capture().
+Result<Bytes> make_part_full(const CheckpointPart& part, bool compress);
+
 /// Ok if the file has that size and checksum; NotFound if there is none.
 Status check_file(const std::string& path, Bytes size, std::uint64_t checksum);
 

@@ -44,7 +44,8 @@ void Captures::join(JobPtr job) {
 bool Captures::is_active_locked(const std::string& uuid) const {
   const auto found = jobs_.find(uuid);
   return found != jobs_.end() &&
-         (found->second->preparing || is_active(found->second->status.phase));
+         (found->second->preparing || is_active(found->second->status.phase) ||
+          found->second->waits_to_leave());
 }
 
 bool Captures::active(const std::string& uuid) {
@@ -57,15 +58,26 @@ bool Captures::holds(const std::string& uuid) {
   return is_active_locked(uuid) && !jobs_.at(uuid)->released;
 }
 
-void Captures::note_loaded(const std::string& uuid, const CheckpointId& from) {
+bool Captures::left(const std::string& uuid) {
   const std::lock_guard lock(mutex_);
-  loaded_[uuid] = from;
+  const auto found = jobs_.find(uuid);
+  return found != jobs_.end() && found->second->ticket.leaves && found->second->released;
 }
 
-bool Captures::was_loaded(const std::string& uuid, const CheckpointId& from) {
+CaptureLoad Captures::note_loaded(const std::string& uuid, const CheckpointId& from,
+                                  MonotonicTime began, MonotonicTime read) {
+  const CaptureLoad load{std::chrono::duration_cast<Microseconds>(read - began),
+                         std::chrono::duration_cast<Microseconds>(clock_.now() - read)};
+  const std::lock_guard lock(mutex_);
+  loaded_[uuid] = {from, load};
+  return load;
+}
+
+std::optional<CaptureLoad> Captures::was_loaded(const std::string& uuid, const CheckpointId& from) {
   const std::lock_guard lock(mutex_);
   const auto found = loaded_.find(uuid);
-  return found != loaded_.end() && found->second == from;
+  if (found == loaded_.end() || found->second.first != from) return std::nullopt;
+  return found->second.second;
 }
 
 Error Captures::failed_locked(const Job& job) const {
@@ -195,14 +207,19 @@ Result<CaptureStatus> Captures::release(const VmKey& vm, const CheckpointId& che
     }
     const CapturePhase phase = job->status.phase;
     if (phase == CapturePhase::Failed || job->dropped) return failed_locked(*job);
-    if (phase != CapturePhase::Taken && phase != CapturePhase::Durable) {
+    const bool enough =
+        phase == CapturePhase::Durable || (phase == CapturePhase::Taken && !job->ticket.leaves);
+    if (!enough) {
       return make_error(Code::FailedPrecondition,
                         "the state of VM '" + vm.id.value + "' is not taken yet");
     }
     if (job->released) return job->status;
+    if (job->ticket.leaves && job->releasing) {
+      return make_error(Code::Unavailable, "VM '" + vm.id.value + "' is being ended already");
+    }
     job->releasing = true;
   }
-  const Status runs = let_go_on(*job);
+  const Status runs = job->ticket.leaves ? end_copy(*job) : let_go_on(*job);
   const std::lock_guard lock(mutex_);
   job->releasing = false;
   if (!runs) return runs.error();
@@ -224,13 +241,31 @@ Status Captures::let_go_on(const Job& job) {
   return last_error("VM '" + job.ticket.vm.id.value + "' can't go on");
 }
 
+/// Its file is whole, so a copy that is gone already is as good.
+Status Captures::end_copy(const Job& job) {
+  if (virDomainDestroyFlags(job.domain.get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return ok_status();
+  auto connection = connection_.get();
+  if (!connection) return connection.error();
+  const DomainHandle domain{
+      virDomainLookupByUUIDString(connection->get(), job.ticket.vm.uuid.c_str())};
+  if (!domain) {
+    const Error error = last_read_error("VM '" + job.ticket.vm.id.value + "'");
+    return error.code == Code::NotFound ? ok_status() : Status(error);
+  }
+  if (virDomainDestroyFlags(domain.get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return ok_status();
+  return last_error("VM '" + job.ticket.vm.id.value + "' can't be ended");
+}
+
 Status Captures::drop(const VmKey& vm, const CheckpointId& checkpoint, const std::string& path) {
   JobPtr job;
   {
     std::unique_lock lock(mutex_);
+    job = find_locked(vm, checkpoint);
+    if (job && job->ticket.leaves && job->releasing) {
+      return make_error(Code::Unavailable, "VM '" + vm.id.value + "' is being ended");
+    }
     dropped_.emplace_back(vm.uuid, checkpoint);
     if (dropped_.size() > kDroppedKept) dropped_.pop_front();
-    job = find_locked(vm, checkpoint);
     if (job) {
       job->dropped = true;
       changed_.notify_all();

@@ -57,9 +57,14 @@ class Captures {
   bool active(const std::string& uuid);
   /// Does that VM stand still for one?
   bool holds(const std::string& uuid);
+  /// Did it end the copy of a VM that leaves?
+  bool left(const std::string& uuid);
   /// A VM was made from its part of a checkpoint, by this process.
-  void note_loaded(const std::string& uuid, const CheckpointId& from);
-  bool was_loaded(const std::string& uuid, const CheckpointId& from);
+  /// `read`: when that was there to be loaded from.
+  CaptureLoad note_loaded(const std::string& uuid, const CheckpointId& from, MonotonicTime began,
+                          MonotonicTime read);
+  /// How long that took; nothing if it was not.
+  std::optional<CaptureLoad> was_loaded(const std::string& uuid, const CheckpointId& from);
 
  private:
   /// A descriptor with an owner.
@@ -88,7 +93,10 @@ class Captures {
     bool dropped = false;          // to be ended
     bool written = false;          // its file is whole
     bool over = false;             // its thread does nothing more
-    MonotonicTime began{0};        // or since when it is ready to
+    bool waits_to_leave() const {
+      return ticket.leaves && status.phase == CapturePhase::Durable && !released;
+    }
+    MonotonicTime began{0};  // or since when it is ready to
     std::unique_ptr<CaptureFile> file;
     Descriptor out;            // of the pipe that QEMU sends into
     ConnectHandle connection;  // of its own: others may be in long calls
@@ -101,6 +109,9 @@ class Captures {
   Status make_ready(Job& job);
   Error give_up(const JobPtr& job, const Status& ready);
   Status let_go_on(const Job& job);
+  Status end_copy(const Job& job);
+  static bool is_gone(const Job& job);
+  void publish(Job& job);
   // On the capture's thread.
   void run(const JobPtr& job);
   Status wait_for_begin(Job& job);
@@ -133,8 +144,8 @@ class Captures {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;
-  std::map<std::string, JobPtr> jobs_;          // by uuid
-  std::map<std::string, CheckpointId> loaded_;  // by uuid
+  std::map<std::string, JobPtr> jobs_;                                  // by uuid
+  std::map<std::string, std::pair<CheckpointId, CaptureLoad>> loaded_;  // by uuid
   /// By uuid: the pages of its last part, so that the next one need not read them; 8 thousandths of
   /// its memory.
   std::map<std::string, checkpointfile::Below> below_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hypervisor/libvirt/captures.h"
+#include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/handles.h"
 #include "hypervisor/libvirt/monitor.h"
 
@@ -144,15 +145,10 @@ void Captures::run(const JobPtr& job) {
   if (!done) fail(*job, done.error());
   {
     const std::lock_guard lock(mutex_);
-    if (done) {
-      job->status.size = job->file->identity().size;
-      job->status.checksum = job->file->identity().checksum;
-      job->status.written = job->file->written();
-      job->status.incremental = job->file->incremental();
-      job->status.phase = CapturePhase::Durable;
-    }
+    if (done && !job->ticket.leaves) publish(*job);
   }
-  if (done) remember(*job);
+  // The next part of one that left is taken by another host.
+  if (done && !job->ticket.leaves) remember(*job);
   job->file.reset();
   {
     const std::lock_guard lock(mutex_);
@@ -160,6 +156,21 @@ void Captures::run(const JobPtr& job) {
   }
   changed_.notify_all();
   over_(job->ticket.vm.uuid);
+}
+
+bool Captures::is_gone(const Job& job) {
+  auto seen = look_at(job.domain.get(), false);
+  return seen && seen->copy == Copy::Absent;
+}
+
+/// With the lock.
+void Captures::publish(Job& job) {
+  job.status.size = job.file->identity().size;
+  job.status.checksum = job.file->identity().checksum;
+  job.status.written = job.file->written();
+  job.status.incremental = job.file->incremental();
+  job.status.durable = clock_.wall_now();
+  job.status.phase = CapturePhase::Durable;
 }
 
 Status Captures::wait_for_begin(Job& job) {
@@ -202,6 +213,7 @@ Status Captures::capture(Job& job) {
   {
     const std::lock_guard lock(mutex_);
     job.written = true;
+    if (job.ticket.leaves) publish(job);
   }
   return wait_for_release(job);
 }
@@ -255,6 +267,9 @@ Status Captures::check_wanted(Job& job) {
   if (job.dropped) return make_error(Code::Cancelled, "it was dropped");
   const bool held = !job.released && !job.releasing;
   if (held && clock_.now() - job.began > job.ticket.hold_limit) {
+    // A copy that ended meanwhile is in the file and nowhere else.
+    if (job.waits_to_leave() && is_gone(job)) return ok_status();
+    job.dropped = true;  // a release that comes now is late
     return make_error(Code::Unavailable, "nobody released it in time");
   }
   return ok_status();

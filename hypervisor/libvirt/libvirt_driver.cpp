@@ -122,6 +122,7 @@ class LibvirtDriver final : public Driver {
     facts.cloning_why =
         machinery_.cloning_why.empty() ? why_no_cloning(qemu) : machinery_.cloning_why;
     facts.cloning = facts.cloning_why.empty();
+    facts.captures_to_leave = true;
     return facts;
   }
 
@@ -187,9 +188,7 @@ class LibvirtDriver final : public Driver {
   }
 
   Status destroy(const VmKey& vm) override {
-    arrivals_.forget(vm.uuid);
-    admission_.release(vm.uuid);
-    watching_.forget(vm.uuid);
+    forget(vm.uuid);
     auto domain = find(vm);
     if (!domain) return absent_is_fine(domain.error());
     if (virDomainDestroyFlags(domain->get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return ok_status();
@@ -287,35 +286,35 @@ class LibvirtDriver final : public Driver {
   }
   Result<CaptureStatus> capture(const VmKey& vm) override { return captures_.status(vm); }
   Result<CaptureStatus> release_capture(const VmKey& vm, const CheckpointId& checkpoint) override {
-    return captures_.release(vm, checkpoint);
+    auto released = captures_.release(vm, checkpoint);
+    if (released && captures_.left(vm.uuid)) forget(vm.uuid);
+    return released;
   }
   Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
                       const std::string& path) override {
     return captures_.drop(vm, checkpoint, path);
   }
 
-  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
-                      const CheckpointPart& part) override {
+  Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                                   const CheckpointPart& part) override {
     auto seen = observe(vm.key());
     if (!seen) return seen.error();
     if (seen->copy != Copy::Absent) {
-      return captures_.was_loaded(vm.uuid, checkpoint) ? ok_status() : Status(has_copy(*seen));
+      if (const auto before = captures_.was_loaded(vm.uuid, checkpoint)) return *before;
+      return has_copy(*seen);
     }
+    const MonotonicTime began = clock_.now();
     auto unpacked = UnpackedPart::make(options_.state_dir + "/unpacked", part);
     if (!unpacked) return unpacked.error();
+    const MonotonicTime read = clock_.now();
     auto fresh = admit(vm);
     if (!fresh) return fresh.error();
     Status loaded = made(vm, starting_.restore(vm, (*unpacked)->path(), VIR_DOMAIN_SAVE_PAUSED));
-    if (loaded) captures_.note_loaded(vm.uuid, checkpoint);
-    return loaded;
+    if (!loaded) return loaded.error();
+    return captures_.note_loaded(vm.uuid, checkpoint, began, read);
   }
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
-    if (!checkpointfile::is_part(part.path)) {
-      // What an older version wrote is whole; what is not there can't be opened.
-      auto good = check_file(part.path, part.size, part.checksum);
-      return good ? Result<Bytes>(part.size) : good.error();
-    }
-    return checkpointfile::make_full(part.path, {part.size, part.checksum}, compress);
+    return make_part_full(part, compress);
   }
 
   Result<VmStatistics> statistics(const VmKey& vm) override {
@@ -725,6 +724,12 @@ class LibvirtDriver final : public Driver {
     }
     auto seen = observe(vm.key());
     return seen && seen->copy == Copy::Running ? ok_status() : tried;
+  }
+
+  void forget(const std::string& uuid) {
+    arrivals_.forget(uuid);
+    admission_.release(uuid);
+    watching_.forget(uuid);
   }
 
   /// The hypervisor's own figures of the migration that brought it; libvirt sends them with the VM.

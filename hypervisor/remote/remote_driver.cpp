@@ -122,14 +122,16 @@ class RemoteDriver final : public Driver {
     request.set_path(path);
     return tell(&pb::Agent::Stub::DropCapture, request);
   }
-  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
-                      const CheckpointPart& part) override {
+  Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                                   const CheckpointPart& part) override {
     pb::LoadCaptureRequest request;
     *request.mutable_vm() = to_wire(vm);
     request.set_checkpoint(checkpoint.value);
     *request.mutable_part() = to_wire(part);
-    pb::Empty reply;
-    return call(Kind::Save, &pb::Agent::Stub::LoadCapture, request, &reply);
+    pb::CaptureLoad reply;
+    auto done = call(Kind::Save, &pb::Agent::Stub::LoadCapture, request, &reply);
+    if (!done) return done.error();
+    return from_wire(reply);
   }
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
     pb::MergeCaptureRequest request;

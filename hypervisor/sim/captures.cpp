@@ -41,6 +41,7 @@ Capture& World::prepare_capture(const HostId& host, const CaptureTicket& ticket)
   PartFile file;
   file.checkpoint = ticket.checkpoint;
   file.size = file.written = find_copy(host, vm)->guest->spec.memory;
+  file.leaves = ticket.leaves;
   if (ticket.base) capture.status.full_because = why_not_on(*ticket.base);
   if (ticket.base && capture.status.full_because.empty()) {
     file.base = ticket.base->path;
@@ -80,7 +81,9 @@ void World::begin_capture(const HostId& host, Capture& capture) {
            [this, host](Capture& mine) { state_is_written(host, mine); });
   later_to(host, capture, std::chrono::duration<double>(ticket.hold_limit).count(),
            [this, host](Capture& mine) {
-             if (!mine.released) fail_capture(host, mine, "nobody released it in time");
+             const bool alone = mine.waits_to_leave() && !find_copy(host, mine.ticket.vm);
+             if (mine.released || alone) return;
+             fail_capture(host, mine, "nobody released it in time");
            });
   if (faults.capture_fails > 0 && rng.chance(faults.capture_fails)) {
     later_to(host, capture, writing_s * rng.unit(),
@@ -117,6 +120,11 @@ void World::take_state(const HostId& host, Capture& capture) {
   const auto file = parts.find(capture.ticket.path);
   if (copy == nullptr || file == parts.end()) return;
   file->second.snapshot = *copy->guest;
+  capture.status.phase = CapturePhase::Taken;
+  if (capture.ticket.leaves) {
+    file->second.guest = copy->guest;
+    return;
+  }
   for (auto& [directory, run] : runs) {
     settle(run);
     if (std::find(run.ranks.begin(), run.ranks.end(), copy->guest) == run.ranks.end()) continue;
@@ -126,7 +134,6 @@ void World::take_state(const HostId& host, Capture& capture) {
     stopped.progress.rate = 0;
     file->second.runs[directory] = std::move(stopped);
   }
-  capture.status.phase = CapturePhase::Taken;
 }
 
 void World::state_is_written(const HostId& host, Capture& capture) {
@@ -136,7 +143,7 @@ void World::state_is_written(const HostId& host, Capture& capture) {
   sum.add(file->second.snapshot.spec.uuid + capture.ticket.checkpoint.value);
   file->second.checksum = sum.value();
   capture.written = true;
-  if (capture.released) make_durable(capture);
+  if (capture.released || capture.ticket.leaves) make_durable(capture);
 }
 
 void World::make_durable(Capture& capture) {
@@ -146,10 +153,19 @@ void World::make_durable(Capture& capture) {
   capture.status.checksum = file.checksum;
   capture.status.written = file.written;
   capture.status.incremental = !file.base.empty();
+  capture.status.durable = wall(now);
   capture.status.phase = CapturePhase::Durable;
 }
 
 void World::release_capture(const HostId& host, Capture& capture) {
+  if (capture.waits_to_leave()) {
+    capture.released = true;
+    capture.status.resumed = wall(now);
+    const VmKey vm = capture.ticket.vm;
+    copy_goes(host, vm.id);
+    if (find_copy(host, vm) != nullptr) remove_copy(host, vm.id, EndCause::Destroyed, true);
+    return;
+  }
   if (!capture.released) {
     capture.released = true;
     capture.status.resumed = wall(now);
@@ -161,16 +177,52 @@ void World::release_capture(const HostId& host, Capture& capture) {
 void World::fail_capture(const HostId& host, Capture& capture, const std::string& why) {
   capture.status.phase = CapturePhase::Failed;
   capture.status.error = "VM " + capture.ticket.vm.id.value + " was not captured: " + why;
-  parts.erase(capture.ticket.path);
+  remove_part(capture.ticket.path);
   const LocalCopy* copy = find_copy(host, capture.ticket.vm);
   if (!capture.held || capture.released || copy == nullptr || copy->copy != Copy::Paused) return;
   capture.status.resumed = wall(now);
   change_copy(host, capture.ticket.vm.id, Copy::Running);
 }
 
+void World::remove_part(const std::string& path) {
+  const auto file = parts.find(path);
+  if (file == parts.end()) return;
+  const std::shared_ptr<Guest> guest = file->second.guest;
+  parts.erase(file);
+  if (guest == nullptr || !guest->saved) return;
+  // Whose file it is knows no host.
+  lose(guest, HostId{"storage"}, EndCause::Destroyed);
+  refresh_runs();
+}
+
+bool World::is_in_a_part(const Guest& guest) const {
+  return std::any_of(parts.begin(), parts.end(), [&](const auto& entry) {
+    return entry.second.guest.get() == &guest && entry.second.whole;
+  });
+}
+
+void World::outlive_parts(const Guest& guest) {
+  for (auto& [path, part] : parts) {
+    if (part.guest.get() == &guest) part.guest.reset();
+  }
+}
+
 // --- back again
 
 void World::load_part(const HostId& host, const PartFile& file) {
+  if (file.leaves) {
+    const std::string& name = file.snapshot.spec.id.value;
+    if (file.guest == nullptr) {
+      violate("VM " + name + " is loaded from where it stood before it went on");
+      return;
+    }
+    if (!file.guest->saved) violate("VM " + name + " is loaded beside its former copy");
+    check_no_other(host, file.snapshot.spec.id);
+    file.guest->saved = false;
+    put_copy(host, file.guest, Copy::Paused);
+    hosts.at(host).copies.at(file.snapshot.spec.id).loaded = file.checkpoint;
+    return;
+  }
   auto guest = std::make_shared<Guest>(file.snapshot);
   guest->whole = 0;
   guest->saved = guest->gone = guest->powering_off = false;

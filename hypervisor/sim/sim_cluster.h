@@ -35,6 +35,7 @@ struct HostModel {
   bool migration_tls = false;               // it encrypts what it sends
   std::string cloning_refused = {};         // why VMs can't be clones, "" if they can
   bool leases = true;                       // something there can end VMs whose lease is over
+  bool captures_to_leave = true;            // else its agent is an older one
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.

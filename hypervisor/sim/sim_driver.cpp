@@ -132,6 +132,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.migration_tls = host.model.migration_tls;
     facts.cloning = host.model.cloning_refused.empty();
     facts.cloning_why = host.model.cloning_refused;
+    facts.captures_to_leave = host.model.captures_to_leave;
     facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;
@@ -390,8 +391,9 @@ Result<CaptureStatus> SimDriver::release_capture(const VmKey& vm, const Checkpoi
                             "no capture of VM " + vm.id.value + " for " + checkpoint.value);
         }
         Capture& capture = known->second;
+        const bool too_early = capture.ticket.leaves && capture.status.phase == CapturePhase::Taken;
         if (capture.status.phase == CapturePhase::Ready ||
-            capture.status.phase == CapturePhase::Holding) {
+            capture.status.phase == CapturePhase::Holding || too_early) {
           return make_error(Code::FailedPrecondition,
                             "the state of VM " + vm.id.value + " is not taken yet");
         }
@@ -413,7 +415,7 @@ Status SimDriver::drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
       host.captures.erase(known);
     }
     const auto file = world.parts.find(path);
-    if (file != world.parts.end() && file->second.checkpoint == checkpoint) world.parts.erase(file);
+    if (file != world.parts.end() && file->second.checkpoint == checkpoint) world.remove_part(path);
     return ok_status();
   });
 }
@@ -433,11 +435,12 @@ Result<Bytes> SimDriver::merge_capture(const CheckpointPart& part, bool /*compre
   });
 }
 
-Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
-                               const CheckpointPart& part) {
-  return call<Status>("load " + vm.id.value, [&](World& world, SimHost& host) -> Status {
+Result<CaptureLoad> SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                                            const CheckpointPart& part) {
+  using Loaded = Result<CaptureLoad>;
+  return call<Loaded>("load " + vm.id.value, [&](World& world, SimHost& host) -> Loaded {
     const auto* copy = world.find_copy(host_, vm.key());
-    if (copy != nullptr && copy->loaded == checkpoint) return ok_status();
+    if (copy != nullptr && copy->loaded == checkpoint) return CaptureLoad{};
     const auto file = world.parts.find(part.path);
     if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
     const PartFile& saved = file->second;
@@ -448,13 +451,13 @@ Status SimDriver::load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                                       vm.id.value + "'s part of " +
                                                       checkpoint.value + ", or it is damaged");
     }
-    if (auto room = check_room(world, host, vm); !room) return room;
+    if (auto room = check_room(world, host, vm); !room) return room.error();
     if (world.faults.start_fails > 0 && world.rng.chance(world.faults.start_fails)) {
       return make_error(Code::Internal, "host " + host_.value + " could not load VM " +
                                             vm.id.value + ": simulated failure");
     }
     world.load_part(host_, saved);
-    return ok_status();
+    return CaptureLoad{};
   });
 }
 

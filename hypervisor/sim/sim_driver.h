@@ -29,8 +29,8 @@ class SimDriver final : public Driver {
   Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
                       const std::string& path) override;
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override;
-  Status load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
-                      const CheckpointPart& part) override;
+  Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
+                                   const CheckpointPart& part) override;
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override;
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override;
   Result<OutgoingStatus> outgoing(const VmKey& vm) override;

@@ -161,6 +161,7 @@ void World::change_copy(const HostId& host, const VmId& vm, Copy copy) {
   if (before != Copy::Running && copy == Copy::Running) {
     if (here.guest->doomed) violate("VM " + vm.value + " goes on with half of its memory");
     leave_loaded(here);
+    outlive_parts(*here.guest);
     here.has_run = true;
     note_running(vm, host, true);
     guest_goes(here.guest);
@@ -172,7 +173,11 @@ void World::change_copy(const HostId& host, const VmId& vm, Copy copy) {
 
 void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool saved) {
   change_copy(host, vm, Copy::Absent);
-  if (auto* capture = find_capture(host, vm)) fail_capture(host, *capture, "the VM ended");
+  auto* capture = find_capture(host, vm);
+  // Of one that stood still to leave, the file is all of it.
+  if (capture != nullptr && !capture->waits_to_leave()) {
+    fail_capture(host, *capture, "the VM ended");
+  }
   SimHost& where = hosts.at(host);
   const std::shared_ptr<Guest> guest = where.copies.at(vm).guest;
   const CheckpointId from = where.copies.at(vm).loaded;
@@ -183,10 +188,15 @@ void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool
   where.copies.erase(vm);
   refresh_speed(host);
   if (guest->whole > 0 || guest->gone) return;
-  if (saved) {
+  if (saved || is_in_a_part(*guest)) {
     guest->saved = true;
     return;
   }
+  lose(guest, host, cause);
+}
+
+void World::lose(const std::shared_ptr<Guest>& guest, const HostId& host, EndCause cause) {
+  guest->saved = false;
   guest->gone = true;
   endings.push_back({now, guest->spec.key(), host, guest->doomed ? EndCause::PagesLost : cause});
   ++endings_ever;

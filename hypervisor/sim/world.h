@@ -106,9 +106,13 @@ struct Capture {
   bool held = false;  // its VM was stopped for it
   bool released = false;
   bool written = false;
+  /// Its VM leaves, and stands still for that.
+  bool waits_to_leave() const {
+    return ticket.leaves && status.phase == CapturePhase::Durable && !released;
+  }
   bool active() const {
     return status.phase == CapturePhase::Ready || status.phase == CapturePhase::Holding ||
-           status.phase == CapturePhase::Taken;
+           status.phase == CapturePhase::Taken || waits_to_leave();
   }
 };
 
@@ -222,6 +226,8 @@ struct PartFile {
   std::uint64_t base_checksum = 0;
   Bytes written;
   Time begun{0};
+  bool leaves = false;           // of a VM that is to go on from it, and nowhere else
+  std::shared_ptr<Guest> guest;  // that one, until it goes on
 };
 
 class World {
@@ -316,6 +322,8 @@ class World {
   Capture& prepare_capture(const HostId& host, const CaptureTicket& ticket);
   void begin_capture(const HostId& host, Capture& capture);
   void release_capture(const HostId& host, Capture& capture);
+  /// Removes a file; a VM that was nowhere else is lost with it.
+  void remove_part(const std::string& path);
   /// It fails; the VM goes on if it still stands for it.
   void fail_capture(const HostId& host, Capture& capture, const std::string& why);
   /// With all that it is built on. `checked`: and those are what it was built on.
@@ -327,6 +335,9 @@ class World {
   /// Whether every rank of that run has a part in the checkpoint.
   bool holds_all(const CheckpointId& checkpoint, const Run& stopped) const;
   void leave_loaded(const LocalCopy& copy);
+  /// Files that it left in are worth nothing from now on.
+  void outlive_parts(const Guest& guest);
+  bool is_in_a_part(const Guest& guest) const;
 
   // Leases (leases.cpp).
   LeaseAnswer renew_lease(const HostId& id, const LeaseTicket& ticket);
@@ -365,6 +376,7 @@ class World {
   void state_is_written(const HostId& host, Capture& capture);
   void make_durable(Capture& capture);
   void reunite(const CheckpointId& checkpoint, const PartFile& file);
+  void lose(const std::shared_ptr<Guest>& guest, const HostId& host, EndCause cause);
 
   std::optional<Time> due(const Move& move) const;
   void settle(Move& move) const;

@@ -18,7 +18,8 @@ Status can_cancel(const Operation& operation) {
     case OperationKind::VmMigrate: {
       const auto state = migration_state_from(operation.state);
       const bool early = state == MigrationState::Planned || state == MigrationState::Reserved ||
-                         state == MigrationState::PreCopying || state == MigrationState::Switching;
+                         state == MigrationState::PreCopying ||
+                         state == MigrationState::Switching || state == MigrationState::Saving;
       if (early) return ok_status();
       return make_error(Code::FailedPrecondition,
                         operation.id.value + " is " + operation.state +

@@ -90,6 +90,7 @@ void CheckpointKeeper::beat() {
   if (rows) {
     for (const auto& checkpoint : rows->going) remove(checkpoint, rows->hosts);
     merge(rows->hosts);
+    remove_move_files(rows->hosts);
   }
   context_.after(kEvery, [this] { beat(); });
 }

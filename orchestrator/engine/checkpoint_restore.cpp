@@ -336,7 +336,8 @@ void CheckpointRestore::load_all(bool afresh) {
     if (afresh) {
       if (auto gone = driver.destroy(spec.key()); !gone) return gone;
     }
-    return driver.load_capture(spec, id, part);
+    auto loaded = driver.load_capture(spec, id, part);
+    return loaded ? ok_status() : Status(loaded.error());
   };
   call_gang<Status>(on_hosts(work),
                     [this](const std::vector<Status>& answers) { loaded(answers); });

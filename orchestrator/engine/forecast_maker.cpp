@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "orchestrator/engine/link_meter.h"
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/policy/dirty_curve.h"
 
@@ -57,9 +58,8 @@ void recall(const Forecast& last, const Vm& vm, MemoryProfile& profile) {
   profile.cycles = std::move(all);
 }
 
-bool has(const HostFacts& facts, Strategy strategy) {
-  return std::find(facts.strategies.begin(), facts.strategies.end(), strategy) !=
-         facts.strategies.end();
+bool has(const std::vector<Strategy>& strategies, Strategy strategy) {
+  return std::find(strategies.begin(), strategies.end(), strategy) != strategies.end();
 }
 
 /// So long after its beginning a trough is not over, as a cycle of the log lasts 64 s.
@@ -207,10 +207,13 @@ void ForecastMaker::take_trough(MemoryProfile& profile) {
 
 std::vector<policy::Offer> ForecastMaker::offers() const {
   std::vector<policy::Offer> out;
+  const std::string& checkpoints = context_.settings.checkpoints_directory;
+  const auto sends = strategies_with(*source_, checkpoints);
+  const auto takes = strategies_with(*destination_, checkpoints);
   for (int i = 0; i < kStrategies; ++i) {
     policy::Offer offer{static_cast<Strategy>(i), false, ""};
-    const bool at_source = has(*source_, offer.strategy);
-    const bool at_destination = has(*destination_, offer.strategy);
+    const bool at_source = has(sends, offer.strategy);
+    const bool at_destination = has(takes, offer.strategy);
     if (!at_source || !at_destination) {
       const HostId& lacking = at_source ? question_.destination : *question_.vm.host;
       offer.why_not = !at_source && !at_destination
@@ -219,6 +222,10 @@ std::vector<policy::Offer> ForecastMaker::offers() const {
     } else if (offer.strategy == Strategy::Compressed && question_.policy.time_limit &&
                question_.policy.at_limit == LimitAction::PostCopy) {
       offer.why_not = "it can't be switched to post-copy at the time limit";
+    } else if (offer.strategy == Strategy::CheckpointRestart) {
+      MovePolicy named = question_.policy;
+      named.strategy = offer.strategy;
+      if (auto good = check(named); !good) offer.why_not = good.error().message;
     }
     offer.offered = offer.why_not.empty();
     out.push_back(std::move(offer));

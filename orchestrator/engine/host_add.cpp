@@ -1,4 +1,5 @@
 // host.add: connect, read the host's facts, keep it.
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/task.h"
 
 namespace mare::engine {
@@ -39,7 +40,7 @@ class HostAdd final : public Task {
     host.vm_overhead = facts->vm_overhead;
     host.hypervisor = facts->hypervisor;
     host.live_migration = facts->live_migration;
-    host.strategies = facts->strategies;
+    host.strategies = strategies_with(*facts, settings().checkpoints_directory);
     host.dirty_log = facts->dirty_log;
     host.dirty_log_why = facts->dirty_log_why;
     host.migration_tls = facts->migration_tls;

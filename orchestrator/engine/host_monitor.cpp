@@ -5,6 +5,7 @@
 #include <set>
 
 #include "orchestrator/engine/host_fencer.h"
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
@@ -171,7 +172,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           row->vm_overhead = facts->vm_overhead;
           row->hypervisor = facts->hypervisor;
           row->live_migration = facts->live_migration;
-          row->strategies = facts->strategies;
+          row->strategies = strategies_with(*facts, context_.settings.checkpoints_directory);
           row->dirty_log = facts->dirty_log;
           row->dirty_log_why = facts->dirty_log_why;
           row->migration_tls = facts->migration_tls;

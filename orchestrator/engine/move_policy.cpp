@@ -1,5 +1,6 @@
 #include "orchestrator/engine/move_policy.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace mare::engine {
@@ -96,9 +97,14 @@ Status check(const MovePolicy& policy) {
         "a time limit of " + std::to_string(policy.time_limit->count()) + " s can't be set",
         "give more than 0 and at most 86400, or leave it out");
   }
-  if (policy.strategy == Strategy::CheckpointRestart) {
-    return field_error("strategy", "a VM can't be moved by checkpoint-restart yet",
-                       "stop-and-copy has the same effect");
+  if (policy.strategy == Strategy::CheckpointRestart && policy.bandwidth_limit) {
+    return field_error("bandwidth_limit_bytes_per_s",
+                       "a move through a file can't be held to a bandwidth limit",
+                       "leave it out ('none' if the pool has one), or choose stop-and-copy");
+  }
+  if (policy.strategy == Strategy::CheckpointRestart && policy.at_limit == LimitAction::PostCopy) {
+    return field_error("at_limit", "a move through a file can't be switched to post-copy",
+                       "choose stop-and-copy or cancel, or another strategy");
   }
   if (policy.strategy == Strategy::Compressed && policy.at_limit == LimitAction::PostCopy) {
     return field_error("at_limit", "a compressed migration can't be switched to post-copy",
@@ -112,6 +118,15 @@ Status check(const Timing& timing) {
   return field_error("within_s",
                      "a trough can't be waited for " + std::to_string(timing.within.count()) + " s",
                      "give 1 to 86400");
+}
+
+std::vector<Strategy> strategies_with(const HostFacts& facts, const std::string& checkpoints) {
+  std::vector<Strategy> out = facts.strategies;
+  // What is in a file is not encrypted.
+  const bool composed = facts.captures_to_leave && !checkpoints.empty() && !facts.migration_tls;
+  const bool listed = std::find(out.begin(), out.end(), Strategy::CheckpointRestart) != out.end();
+  if (composed && !listed) out.push_back(Strategy::CheckpointRestart);
+  return out;
 }
 
 Sending sending_for(const MovePolicy& policy) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "hypervisor/driver.h"
 #include "orchestrator/core/result.h"
 #include "orchestrator/model/forecast.h"
 
@@ -20,6 +22,10 @@ MovePolicy move_policy_from(const std::string& text);
 /// InvalidArgument names the field of the request that can't be granted.
 Status check(const MovePolicy& policy);
 Status check(const Timing& timing);
+
+/// The strategies that a host with these facts can be either end of: its own, and
+/// checkpoint-restart, which is composed of captures, if there is storage for the file.
+std::vector<Strategy> strategies_with(const HostFacts& facts, const std::string& checkpoints);
 
 /// The strategy that the policy names, plain pre-copy if it names none, with usual knobs.
 Sending sending_for(const MovePolicy& policy);

@@ -14,7 +14,9 @@ std::optional<ForecastOutcome> measured_outcome(const Migration& migration) {
   ForecastOutcome out;
   out.strategy = migration.sending.strategy;
   out.total_time_s = seconds(*migration.total_time);
-  out.sent_bytes = static_cast<double>(migration.transferred.count);
+  // A file goes over links twice: it is written, and read.
+  const double times = out.strategy == Strategy::CheckpointRestart ? 2 : 1;
+  out.sent_bytes = times * static_cast<double>(migration.transferred.count);
   // The hypervisor's own figure is what the models speak of; the guest's is the next best.
   const auto& downtime =
       migration.downtime_hypervisor ? migration.downtime_hypervisor : migration.downtime_guest;

@@ -84,7 +84,9 @@ Result<HostId> find_destination(const store::Reader& reader, const Vm& vm,
                                 const std::optional<HostId>& wanted, Strategy strategy) {
   auto source = reader.host(*vm.host);
   if (!source) return source.error();
-  if (!source->live_migration && strategy != Strategy::StopAndCopy) {
+  const bool stands_still =
+      strategy == Strategy::StopAndCopy || strategy == Strategy::CheckpointRestart;
+  if (!source->live_migration && !stands_still) {
     return make_error(
         Code::Unsupported,
         "host '" + source->id.value + "' (" + source->hypervisor + ") can't migrate a running VM",

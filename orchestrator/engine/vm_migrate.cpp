@@ -23,6 +23,12 @@ void VmMigrate::enter(bool recovered) {
       return recovered ? look() : send();
     case State::PostCopying:
       return look();
+    case State::Saving:
+      return recovered ? look_at_saving() : save();
+    case State::Restarting:
+      return end_source();
+    case State::Returning:
+      return load_back(true);
     case State::Aborting:
       return abort_step();
     case State::Committed:
@@ -42,6 +48,7 @@ void VmMigrate::on_cancel() {
   if (sends_ && (state() == State::PreCopying || state() == State::Switching)) {
     cancel_sending("cancelled by the user");
   }
+  if (state() == State::Saving) abort(make_error(Code::Cancelled, "cancelled by the user"));
 }
 
 VmMigrate::State VmMigrate::state() const {
@@ -146,6 +153,7 @@ void VmMigrate::refuse(const Error& error) {
 
 void VmMigrate::prepare() {
   if (operation().cancel_requested) return abort(make_error(Code::Cancelled, "cancelled"));
+  if (by_file()) return prepare_file();
   auto made = ticket();
   if (!made) return abort(made.error());
   call_host<Result<IncomingEndpoint>>(

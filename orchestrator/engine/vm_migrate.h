@@ -8,6 +8,10 @@
 // vm_migrate_turn.cpp: when it begins. vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp:
 // up to the sending. vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is
 // true, and the ways back. vm_migrate_arrive.cpp: after the switch.
+//
+// By checkpoint-restart nothing is sent from host to host: vm_migrate_save.cpp has the source write
+// the VM's state into a file (Check), vm_migrate_restart.cpp has the destination make it from that
+// (Trans, Restart).
 #pragma once
 
 #include <memory>
@@ -71,6 +75,39 @@ class VmMigrate final : public Task {
   void mend();
   void look_at_starved();
 
+  // Through a file: first the source's copy is the VM, then the file is, then what was made of it.
+  bool by_file() const { return migration_.sending.strategy == Strategy::CheckpointRestart; }
+  CheckpointId file_name() const { return CheckpointId{operation().id.value}; }
+  std::string file_lane() const { return "file/" + migration_.vm.value; }
+  CheckpointPart part() const;
+  CaptureTicket capture_ticket() const;
+  void prepare_file();
+  void check_both(const HostFacts& source);
+  void save();
+  void begin_saving();
+  void look_at_saving();
+  void saving(const Result<CaptureStatus>& status);
+  void source_of_file_is_silent(const Error& error);
+  bool is_to_end(std::string& why, Code& code) const;
+  void file_is_whole(const CaptureStatus& status);
+  void end_source();
+  void source_not_ended(const Error& error);
+  void go_on_from_file();
+  void load_there(bool afresh);
+  void loaded_there(const Result<CaptureLoad>& loaded);
+  void commit_loaded();
+  void return_home(const Error& error);
+  void load_back(bool afresh);
+  void loaded_back(const Result<CaptureLoad>& loaded);
+  void resume_there();
+  void not_resumed(const Error& error);
+  void load_once_more();
+  void lost_there(const Error& error);
+  void keep_file_times(WallTime resumed);
+  void remove_file(int attempt);
+  void abort_file_move();
+  std::string why_it_returned() const;
+
   // What is true, and the ways back.
   void look();
   void look_at_destination(Result<VmObservation> source);
@@ -130,8 +167,15 @@ class VmMigrate final : public Task {
   std::optional<MonotonicTime> silent_since_;
   std::optional<MonotonicTime> looking_since_;
   std::optional<MonotonicTime> starved_since_;
-  Bytes fed_until_;  // sent when post-copy was last seen broken
-  int refused_ = 0;  // times that the source's copy could not go on
+  Bytes fed_until_;                  // sent when post-copy was last seen broken
+  int refused_ = 0;                  // times that the source's copy could not go on
+  WallTime stopped_by_{0};           // by this process's clock
+  std::optional<CaptureLoad> load_;  // as the destination told
+  WallTime loaded_at_{0};
+  bool never_ran_ = false;    // what was loaded there, as this process knows
+  bool end_refused_ = false;  // the source answered that it does not end its copy
+  bool dropped_ = false;      // the source removed the file
+  std::string file_left_;     // in words, if it could not be removed
   bool can_mend_ = true;
   MonotonicTime kept_at_{0};
 };

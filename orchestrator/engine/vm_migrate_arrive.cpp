@@ -30,6 +30,7 @@ void VmMigrate::complete() {
       [this](Status ended) {
         // A silent source is cleaned by the host monitor when it is back.
         if (!ended) log().warn("engine", operation().id.value + ": " + ended.error().text());
+        if (by_file()) return resume_there();
         announce();
       });
 }
@@ -108,7 +109,7 @@ void VmMigrate::verify(const std::string& trouble) {
 void VmMigrate::done(const std::string& trouble) {
   stop_probe();
   const auto outcome = trouble.empty() ? Outcome::Succeeded : Outcome::Failed;
-  const std::string where = "the VM runs on '" + migration_.destination.value + "'";
+  const std::string where = "the VM runs on '" + migration_.destination.value + "'" + file_left_;
   finish(to_string(Event::Announced), to_string(State::Done), outcome,
          trouble.empty() ? where : where + ", but " + trouble,
          trouble.empty() ? "" : std::string(to_string(Code::Internal)),

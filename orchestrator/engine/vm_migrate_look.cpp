@@ -8,6 +8,7 @@ namespace {
 // running) is looked at this often before a person is asked.
 constexpr int kLooks = 20;
 constexpr auto kLookAgain = std::chrono::milliseconds{500};
+constexpr int kEndLooks = 6;
 }  // namespace
 
 void VmMigrate::look() {
@@ -39,6 +40,10 @@ void VmMigrate::look_at_destination(Result<VmObservation> source) {
         if (!destination && never_paused && looks_ > kLooks / 2) {
           seen.destination = Copy::Absent;
         }
+        // What it may have made from the file has not run and never will.
+        if (!destination && by_file() && state() == State::Aborting) {
+          seen.destination = Copy::Absent;
+        }
         decide(seen);
       });
 }
@@ -51,8 +56,20 @@ void VmMigrate::decide(CopyPair seen) {
     case Event::DestinationRuns:
       return commit_destination();
     case Event::SourceRuns:
+      // Its file is to go first, or nobody would remove it.
+      if (by_file() && !dropped_ && looks_ < kLooks)
+        return after(kLookAgain, [this] { abort_step(); });
       return back_at_source();
+    case Event::Loaded:
+      return go_on_from_file();
     case Event::Abort:
+      // An end that was asked for a moment ago may still come.
+      if (state() == State::Restarting && (!end_refused_ || looks_ < kEndLooks)) {
+        if (looking_for() < settings().unreachable_timeout) {
+          return after(kLookAgain, [this] { end_source(); });
+        }
+        if (!end_refused_) break;
+      }
       if (state() == State::Aborting) return abort_again(seen);
       return abort_after_look(what);
     case Event::Lost:
@@ -61,12 +78,16 @@ void VmMigrate::decide(CopyPair seen) {
     case Event::StartPreCopy:
     case Event::Switch:
     case Event::PostCopy:
+    case Event::Save:
+    case Event::EndSource:
+    case Event::Return:
     case Event::Announced:
       break;
   }
   if (is_patient(seen)) {
     after(kLookAgain, [this] {
       if (state() == State::Aborting) return abort_step();
+      if (state() == State::Restarting) return end_source();
       look();
     });
     return;
@@ -94,7 +115,9 @@ void VmMigrate::ask_operator(const std::string& what) {
   Vm row = vm_;
   row.state = VmState::Lost;
   row.reason = "migration unclear: " + what;
-  const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) +
+  const std::string file =
+      by_file() && state() != State::Aborting ? "; its state is in " + migration_.file.path : "";
+  const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) + file +
                              "; look at both hosts, end one copy, then 'mare vm stop --force'";
   stop_probe();
   finish(to_string(Event::Ambiguous), to_string(State::NeedsOperator), Outcome::NeedsOperator,
@@ -134,6 +157,7 @@ void VmMigrate::record_loss(CopyPair seen) {
                   "' ended in post-copy, when it was whole nowhere else"
             : "'" + migration_.source.value + "' lost the pages that post-copy had not sent";
   }
+  if (state() == State::Returning) row.reason = "its file " + migration_.file.path + " is gone";
   stop_probe();
   finish(to_string(Event::Lost), to_string(State::Failed), Outcome::Failed,
          "the VM is lost: " + row.reason + (note_.empty() ? "" : "; " + note_) +
@@ -153,6 +177,7 @@ void VmMigrate::abort(const Error& error) {
 }
 
 void VmMigrate::abort_step() {
+  if (by_file()) return abort_file_move();
   call_host<Status>(
       migration_.source, [key = key()](Driver& driver) { return driver.cancel_outgoing(key); },
       [this](Status) { wait_until_quiet(); });
@@ -212,11 +237,12 @@ void VmMigrate::back_at_source() {
   row.host = migration_.source;
   stop_probe();
   if (note_.empty()) note_ = why_aborted();
+  if (dropped_) migration_.file.path.clear();
   const bool cancelled = operation().cancel_requested || note_code_ == Code::Cancelled;
   const bool by_user = operation().cancel_requested;
   finish(to_string(Event::SourceRuns), to_string(State::Failed),
          by_user ? Outcome::Cancelled : Outcome::Failed,
-         note_ + "; the VM runs on '" + migration_.source.value + "' as before",
+         note_ + "; the VM runs on '" + migration_.source.value + "' as before" + file_left_,
          std::string(to_string(cancelled ? Code::Cancelled : note_code_.value_or(Code::Internal))),
          [&](store::Transaction& tx) -> Status {
            if (auto done = tx.put(migration_); !done) return done;

@@ -137,6 +137,21 @@ struct Round {
   double dirty_bytes_per_s = 0;
 };
 
+/// A move through a file (checkpoint-restart): what is kept of it.
+struct FileMove {
+  std::string path;            // as all hosts see it; "" when it is not there, or not any more
+  Bytes size;                  // of the state in it
+  std::uint64_t checksum = 0;  // XXH64 of the state
+  Bytes written;               // of the file
+  // By the clock of mared.
+  WallTime began{0};    // when hosts were first asked for it
+  WallTime stopped{0};  // when the VM stood still
+  // Together the downtime; empty where it is not known what took the time.
+  std::optional<Microseconds> check;    // from the stop to the file that is whole on its disk
+  std::optional<Microseconds> trans;    // until the destination has read and checked it
+  std::optional<Microseconds> restart;  // until the VM, made from that, runs
+};
+
 /// The lasting record of a migration; its id is its operation's.
 struct Migration {
   OperationId id;
@@ -160,6 +175,7 @@ struct Migration {
   WallTime switched{0};                        // when the destination's copy ran
   std::vector<JobId> jobs;                     // running on the VM at the time
   WallTime planned{0};                         // when it was to begin; 0: at once
+  FileMove file;
 };
 
 /// Anything worth telling, in order; `/events` streams these.

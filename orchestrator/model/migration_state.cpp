@@ -34,6 +34,17 @@ constexpr std::array kTable{
     Transition{S::PostCopying, E::DestinationRuns, S::Committed},
     Transition{S::PostCopying, E::Lost, S::Failed},
     Transition{S::PostCopying, E::Ambiguous, S::NeedsOperator},
+    Transition{S::Reserved, E::Save, S::Saving},
+    Transition{S::Saving, E::EndSource, S::Restarting},
+    Transition{S::Saving, E::Abort, S::Aborting},
+    Transition{S::Restarting, E::Loaded, S::Committed},
+    // Its copy was not ended, and went on.
+    Transition{S::Restarting, E::Abort, S::Aborting},
+    Transition{S::Restarting, E::Return, S::Returning},
+    Transition{S::Restarting, E::Ambiguous, S::NeedsOperator},
+    Transition{S::Returning, E::Loaded, S::Aborting},
+    Transition{S::Returning, E::Lost, S::Failed},
+    Transition{S::Returning, E::Ambiguous, S::NeedsOperator},
     Transition{S::Committed, E::Announced, S::Done},
     Transition{S::Aborting, E::SourceRuns, S::Failed},
     // The abort lost the race: the switch was done when it arrived.
@@ -43,23 +54,30 @@ constexpr std::array kTable{
     Transition{S::Aborting, E::Ambiguous, S::NeedsOperator},
 };
 
-constexpr std::array<Name<S>, 10> kStates{{
+constexpr std::array<Name<S>, 13> kStates{{
     {S::Planned, "Planned"},
     {S::Reserved, "Reserved"},
     {S::PreCopying, "PreCopying"},
     {S::Switching, "Switching"},
     {S::PostCopying, "PostCopying"},
+    {S::Saving, "Saving"},
+    {S::Restarting, "Restarting"},
+    {S::Returning, "Returning"},
     {S::Committed, "Committed"},
     {S::Aborting, "Aborting"},
     {S::Done, "Done"},
     {S::Failed, "Failed"},
     {S::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<Name<E>, 10> kEvents{{
+constexpr std::array<Name<E>, 14> kEvents{{
     {E::Reserve, "Reserve"},
     {E::StartPreCopy, "StartPreCopy"},
     {E::Switch, "Switch"},
     {E::PostCopy, "PostCopy"},
+    {E::Save, "Save"},
+    {E::EndSource, "EndSource"},
+    {E::Return, "Return"},
+    {E::Loaded, "Loaded"},
     {E::DestinationRuns, "DestinationRuns"},
     {E::Announced, "Announced"},
     {E::Abort, "Abort"},
@@ -84,6 +102,15 @@ E recover_post_copy(CopyPair seen) {
   if (seen.destination == Copy::Running) return E::DestinationRuns;
   if (seen.destination == Copy::Absent || seen.source == Copy::Absent) return E::Lost;
   return E::Ambiguous;  // Both are there and neither runs: the rest may come yet.
+}
+
+/// What was made from the file has not run before Committed, or before Aborting at the source. So a
+/// copy that runs at the source was never ended, and none has been made at the destination.
+E recover_from_file(S state, CopyPair seen) {
+  if (seen.destination == Copy::Running || seen.source == Copy::Unknown) return E::Ambiguous;
+  if (state == S::Restarting && seen.source != Copy::Absent) return E::Abort;
+  if (seen.source == Copy::Running) return E::Ambiguous;
+  return E::Loaded;  // What is left is to make it, once more if need be.
 }
 }  // namespace
 
@@ -114,6 +141,9 @@ MigrationEvent recover(MigrationState state, CopyPair seen) {
   if (state == S::Committed) return E::DestinationRuns;  // Only announcing and verifying are left.
   // Nothing was sent yet, so there is nothing at the destination that could matter.
   if (state == S::Planned || state == S::Reserved) return E::Abort;
+  // The source's copy is the VM, and no other was made.
+  if (state == S::Saving) return E::Abort;
+  if (state == S::Restarting || state == S::Returning) return recover_from_file(state, seen);
   if (state == S::PostCopying) return recover_post_copy(seen);
   const bool source_runs = seen.source == Copy::Running;
   const bool destination_runs = seen.destination == Copy::Running;

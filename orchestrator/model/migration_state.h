@@ -16,10 +16,16 @@ enum class MigrationState : std::uint8_t {
   Switching,    // the source's copy was seen paused for the last round; can't be cancelled
   PostCopying,  // the destination's copy runs on pages that are still at the source; VM.host names
                 // it, and there is no way back: the source's copy is never resumed
-  Committed,    // the destination's copy runs and needs nothing more; VM.host names it
-  Aborting,     // giving up: the destination's copy goes first, then the source goes on
-  Done,         // announced and verified
-  Failed,       // the VM runs at the source as before, or it is lost: its row tells which
+  Saving,      // the source's copy stands still, or will, and its state goes into a file; that copy
+               // is the VM, and goes on there if this is given up
+  Restarting,  // the file is the VM: the source's copy is ended, and only then the destination's is
+               // made from the file, which stands still
+  Returning,   // the destination can't make it: the source's is made from the file again
+  Committed,   // the destination's copy is whole and needs nothing more; VM.host names it. It runs,
+               // but one that was made from a file is only now told to
+  Aborting,    // giving up: the destination's copy goes first, then the source goes on
+  Done,        // announced and verified
+  Failed,      // the VM runs at the source as before, or it is lost: its row tells which
   NeedsOperator,  // what was observed allows no safe step
 };
 
@@ -28,6 +34,10 @@ enum class MigrationEvent : std::uint8_t {
   StartPreCopy,     // intent to send
   Switch,           // the source's copy paused
   PostCopy,         // the destination's copy runs, its pages follow
+  Save,             // intent to stop it and to write its state into a file
+  EndSource,        // the file is whole: intent to end the source's copy
+  Return,           // intent to make it from the file at the source again
+  Loaded,           // a copy was made from the file: the only one, and it has not run
   DestinationRuns,  // the destination's copy runs, the source's is gone
   Announced,        // ARP sent, guest verified
   Abort,            // refused, failed or cancelled

@@ -1,6 +1,7 @@
 // Columns of a forecast: what is searched for has a column of its own, the rest is JSON.
 #include <nlohmann/json.hpp>
 
+#include "orchestrator/core/checksum.h"
 #include "orchestrator/store/rows.h"
 
 namespace mare::store {
@@ -248,6 +249,38 @@ Sending sending_from(const std::string& text) {
   out.allow_post_copy = flag_or(from, "allow_post_copy", false);
   const auto downtime = number_or<std::int64_t>(from, "downtime_limit_ms", 0);
   if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
+  return out;
+}
+
+std::string file_move_text(const FileMove& file) {
+  if (file.began.count() == 0) return "{}";
+  json out{{"size_bytes", file.size.count},
+           {"checksum", checksum_text(file.checksum)},
+           {"written_bytes", file.written.count},
+           {"began_us", file.began.count()},
+           {"stopped_us", file.stopped.count()}};
+  if (file.check) out["check_us"] = file.check->count();
+  if (file.trans) out["trans_us"] = file.trans->count();
+  if (file.restart) out["restart_us"] = file.restart->count();
+  return text_of(out);
+}
+
+FileMove file_move_from(const std::string& text) {
+  const json from = object_from(text);
+  FileMove out;
+  out.size = Bytes{number_or<std::uint64_t>(from, "size_bytes", 0)};
+  // Damaged here, it is no file's: the load says so.
+  (void)checksum_from(word(from, "checksum"), out.checksum);
+  out.written = Bytes{number_or<std::uint64_t>(from, "written_bytes", 0)};
+  out.began = WallTime{number_or<std::int64_t>(from, "began_us", 0)};
+  out.stopped = WallTime{number_or<std::int64_t>(from, "stopped_us", 0)};
+  const auto span = [&](const char* name) -> std::optional<Microseconds> {
+    if (!from.contains(name)) return std::nullopt;
+    return Microseconds{number_or<std::int64_t>(from, name, 0)};
+  };
+  out.check = span("check_us");
+  out.trans = span("trans_us");
+  out.restart = span("restart_us");
   return out;
 }
 

@@ -197,6 +197,9 @@ Result<std::vector<Migration>> Reader::migrations(std::size_t limit) const {
                         "migration ORDER BY seq DESC LIMIT " + std::to_string(limit),
                         read_migration);
 }
+Result<std::vector<Migration>> Reader::migrations_with_files() const {
+  return all<Migration>(db_, kMigrationColumns, "migration WHERE file_path <> ''", read_migration);
+}
 Result<Forecast> Reader::forecast(const OperationId& id) const {
   return one<Forecast>(db_, kForecastColumns, "forecast", read_forecast, "forecast", id.value);
 }

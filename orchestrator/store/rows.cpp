@@ -300,6 +300,9 @@ Migration read_migration(Statement& row) {
   migration.jobs = ids_from<JobId>(row.text());
   migration.sending = sending_from(row.text());
   migration.planned = WallTime{row.integer()};
+  const std::string path = row.text();
+  migration.file = file_move_from(row.text());
+  migration.file.path = path;
   return migration;
 }
 
@@ -323,6 +326,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(count_of(migration.announce_delay)).bind(migration.announcements);
   to.bind(migration.switched.count()).bind(list_of(migration.jobs));
   to.bind(sending_text(migration.sending)).bind(migration.planned.count());
+  to.bind(migration.file.path).bind(file_move_text(migration.file));
 }
 
 }  // namespace mare::store

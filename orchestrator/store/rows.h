@@ -35,7 +35,7 @@ inline constexpr const char* kMigrationColumns =
     "memory_total_bytes, transferred_bytes, remaining_bytes, total_time_us, "
     "downtime_hypervisor_us, "
     "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs, "
-    "sending, planned_us";
+    "sending, planned_us, file_path, file";
 
 inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
@@ -79,6 +79,8 @@ void bind_row(Statement& to, const Rebalancing& rebalancing);
 /// A Sending as its column has it, in both tables; what it does not hold reads as the default.
 std::string sending_text(const Sending& sending);
 Sending sending_from(const std::string& text);
+std::string file_move_text(const FileMove& file);
+FileMove file_move_from(const std::string& text);
 /// The same for a policy.
 std::string policy_text(const MovePolicy& policy);
 MovePolicy policy_from(const std::string& text);

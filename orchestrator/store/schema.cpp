@@ -151,7 +151,14 @@ ALTER TABLE job ADD COLUMN checkpoint_chain INTEGER NOT NULL DEFAULT 8;
 ALTER TABLE job ADD COLUMN checkpoints_max_age_us INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5};
+// Of a move through a file, for the moment when that is all there is of the VM.
+constexpr const char* kVersion6 = R"sql(
+ALTER TABLE migration ADD COLUMN file_path TEXT NOT NULL DEFAULT '';
+ALTER TABLE migration ADD COLUMN file TEXT NOT NULL DEFAULT '{}';
+CREATE INDEX migration_by_file ON migration(file_path) WHERE file_path <> '';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5, kVersion6};
 
 }  // namespace
 

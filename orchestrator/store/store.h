@@ -77,6 +77,8 @@ class Reader {
   Result<Migration> migration(const OperationId& id) const;
   /// Newest first.
   Result<std::vector<Migration>> migrations(std::size_t limit = 1000) const;
+  /// Those whose file may be there.
+  Result<std::vector<Migration>> migrations_with_files() const;
   /// VMs that have come to their hosts after that.
   Result<std::vector<VmId>> moved_after(WallTime time) const;
   Result<Forecast> forecast(const OperationId& id) const;

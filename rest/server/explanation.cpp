@@ -79,6 +79,18 @@ std::string clause(const Figure& figure, const Estimate& said, double actual) {
   return out;
 }
 
+/// "" of a move that did not go through a file.
+std::string three_times(const FileMove& file) {
+  if (!file.check || !file.trans || !file.restart) return "";
+  const auto said = [](Microseconds span) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.2f s", Seconds{span}.count());
+    return std::string(text.data());
+  };
+  return " Check took " + said(*file.check) + ", Trans " + said(*file.trans) + ", Restart " +
+         said(*file.restart) + ".";
+}
+
 std::string sentence(const Migration& migration, const policy::PastMove& move) {
   std::string out = std::string(to_string(migration.sending.strategy));
   int measured = 0;
@@ -92,7 +104,7 @@ std::string sentence(const Migration& migration, const policy::PastMove& move) {
     if (said.low <= *actual && *actual <= said.high) ++held;
   }
   return out + "; " + std::to_string(held) + " of " + std::to_string(measured) +
-         " figures lay in their intervals.";
+         " figures lay in their intervals." + three_times(migration.file);
 }
 
 /// Where there is nothing to compare.

@@ -243,6 +243,16 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
   histogram(
       out, name, help, "seen_by=\"peers\"", downtimes, rows,
       [](const Migration& m) { return m.downtime_peers; }, false);
+  const std::string phase = "mare_migration_restart_phase_seconds";
+  const std::string phases = "Check, Trans and Restart of moves by checkpoint-restart.";
+  histogram(out, phase, phases, "phase=\"check\"", durations, rows,
+            [](const Migration& m) { return m.file.check; });
+  histogram(
+      out, phase, phases, "phase=\"trans\"", durations, rows,
+      [](const Migration& m) { return m.file.trans; }, false);
+  histogram(
+      out, phase, phases, "phase=\"restart\"", durations, rows,
+      [](const Migration& m) { return m.file.restart; }, false);
   double bytes = 0;
   for (const auto& row : rows) bytes += static_cast<double>(row.transferred.count);
   head(out, "mare_migration_transferred_bytes_total", "counter", "Bytes that migrations sent.");

@@ -319,6 +319,9 @@ Result<MigrationRecord> migration_from(const Json& json) {
     inner.get_ms("guest", m.downtime_guest);
     inner.get_ms("peers", m.downtime_peers);
   }
+  from.get_ms("check_ms", m.file.check);
+  from.get_ms("trans_ms", m.file.trans);
+  from.get_ms("restart_ms", m.file.restart);
   from.get_ms("announce_delay_ms", m.announce_delay);
   from.get("announcements", m.announcements);
   from.get("planned", m.planned);

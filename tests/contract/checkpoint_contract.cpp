@@ -138,6 +138,59 @@ TEST_P(DriverContract, ACapturedVmStandsStillUntilItIsReleased) {
   expect_only_copy(0, made);
 }
 
+TEST_P(DriverContract, AVmThatLeavesIsInItsFileBeforeItsCopyEnds) {
+  auto facts = at(0).facts();
+  ASSERT_TRUE(is_ok(facts));
+  if (!facts->captures_to_leave) GTEST_SKIP() << "no captures to leave by";
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  part.ticket.leaves = true;
+  expect_alive(0, made);
+  const double before = count(0, made);
+  ASSERT_TRUE(part.begin());
+  ASSERT_TRUE(part.reaches(CapturePhase::Durable)) << "nobody released it";
+  EXPECT_EQ(copy(0, made), Copy::Paused);
+  EXPECT_TRUE(fails_with(at(0).resume(made.key()), Code::FailedPrecondition)) << "it is held";
+  const CaptureStatus durable = part.status();
+  EXPECT_GE(durable.durable, durable.stopped);
+  CheckpointPart kept;
+  kept.vm = made.id;
+  kept.uuid = made.uuid;
+  kept.path = part.ticket.path;
+  kept.size = durable.size;
+  kept.checksum = durable.checksum;
+  kept.written = durable.written;
+  ASSERT_TRUE(is_ok(part.release()));
+  EXPECT_EQ(copy(0, made), Copy::Absent) << "its release ends it";
+  EXPECT_TRUE(is_ok(part.release())) << "twice is as good as once";
+  auto loaded = at(1).load_capture(made, kFirst, kept);
+  ASSERT_TRUE(is_ok(loaded));
+  EXPECT_GE(loaded->reading.count() + loaded->restoring.count(), 0);
+  EXPECT_EQ(copy(1, made), Copy::Paused);
+  ASSERT_TRUE(is_ok(at(1).resume(made.key())));
+  EXPECT_TRUE(wait_until([&] { return count(1, made) >= before; }, kSoon)) << "it began anew";
+  EXPECT_TRUE(is_ok(at(1).drop_capture(made.key(), kFirst, kept.path)));
+  expect_only_copy(1, made);
+  EXPECT_TRUE(fails_with(at(0).load_capture(made, kFirst, kept), Code::NotFound));
+}
+
+TEST_P(DriverContract, AVmThatWasToLeaveGoesOnWhenThatIsDropped) {
+  auto facts = at(0).facts();
+  ASSERT_TRUE(is_ok(facts));
+  if (!facts->captures_to_leave) GTEST_SKIP() << "no captures to leave by";
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  part.ticket.leaves = true;
+  expect_alive(0, made);
+  ASSERT_TRUE(part.begin());
+  EXPECT_TRUE(fails_with(part.release(), Code::FailedPrecondition)) << "the file is not whole";
+  ASSERT_TRUE(part.reaches(CapturePhase::Durable));
+  ASSERT_TRUE(is_ok(part.drop()));
+  expect_alive(0, made);
+  EXPECT_FALSE(part.release()) << "too late to end it";
+  expect_only_copy(0, made);
+}
+
 TEST_P(DriverContract, AVmGoesOnFromItsPartOnEitherHost) {
   const VmSpec made = started(0);
   Part part(hosts(), 0, made, kFirst);

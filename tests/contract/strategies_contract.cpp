@@ -14,10 +14,11 @@ bool moves_in_post_copy(Strategy strategy) {
   return strategy == Strategy::PostCopy || strategy == Strategy::Hybrid;
 }
 
-TEST_P(DriverContract, OffersWhatItKnowsAndNeverCheckpointRestart) {
+/// A backend that can take captures to leave by says so; the strategy is the engine's to compose.
+TEST_P(DriverContract, OffersWhatItKnowsAndLeavesCheckpointRestartToTheEngine) {
   const auto strategies = offered();
   EXPECT_TRUE(has(strategies, Strategy::StopAndCopy)) << "a VM that stands still can always move";
-  EXPECT_FALSE(has(strategies, Strategy::CheckpointRestart)) << "that is the engine's to compose";
+  EXPECT_FALSE(has(strategies, Strategy::CheckpointRestart)) << "no driver can do it alone";
   auto facts = at(0).facts();
   ASSERT_TRUE(is_ok(facts));
   EXPECT_EQ(has(facts->strategies, Strategy::PreCopy), facts->live_migration);

@@ -93,6 +93,11 @@ Result<Operation> migrate_by(SimWorld& world, Strategy strategy) {
   return world.engine().submit(request);
 }
 
+bool is_over(const std::string& state) {
+  const auto parsed = migration_state_from(state);
+  return parsed && is_final(*parsed);
+}
+
 void break_it(SimWorld& world, const Operation&) {
   world.play(milliseconds{600});
   // Before its switch it fails, in post-copy it can be mended; later there is nothing to break.
@@ -482,11 +487,28 @@ std::vector<Scene> scenes() {
                  {},
                  false,
                  vms_run});
-  for (const auto strategy : {Strategy::PostCopy, Strategy::Hybrid, Strategy::StopAndCopy}) {
+  // The destination can't make it, and after a while the source can.
+  all.push_back({"VmMigrateByCheckpointRestartThatReturns", make_busy_pool,
+                 [](SimWorld& w) { return migrate_by(w, Strategy::CheckpointRestart); },
+                 [](SimWorld& w, const Operation& o) {
+                   sim::FaultModel faults;
+                   faults.start_fails = 1;
+                   w.cluster.set_faults(faults);
+                   const auto past = [&] {
+                     const std::string state = w.operation(o.id).state;
+                     return state == "Returning" || is_over(state);
+                   };
+                   static_cast<void>(w.play_while_not(past, seconds{30}));
+                   w.cluster.set_faults({});
+                 },
+                 false, vms_run});
+  for (const auto strategy :
+       {Strategy::PostCopy, Strategy::Hybrid, Strategy::StopAndCopy, Strategy::CheckpointRestart}) {
     const auto ask = [strategy](SimWorld& w) { return migrate_by(w, strategy); };
-    const std::string name = strategy == Strategy::PostCopy ? "ByPostCopy"
-                             : strategy == Strategy::Hybrid ? "ByHybrid"
-                                                            : "ByStopAndCopy";
+    const std::string name = strategy == Strategy::PostCopy            ? "ByPostCopy"
+                             : strategy == Strategy::Hybrid            ? "ByHybrid"
+                             : strategy == Strategy::CheckpointRestart ? "ByCheckpointRestart"
+                                                                       : "ByStopAndCopy";
     all.push_back({"VmMigrate" + name, make_busy_pool, ask, {}, false, vms_run});
     all.push_back({"VmMigrate" + name + "Cancelled", make_busy_pool, ask, cancel, false, vms_run});
     all.push_back({"VmMigrate" + name + "Broken", make_busy_pool, ask, break_it, false, vms_run});

@@ -9,7 +9,7 @@ from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
 POOL = "strat"
-STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy")
+STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy", "checkpoint-restart")
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
 BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
@@ -64,6 +64,34 @@ class StrategiesTest(unittest.TestCase):
         self.cluster.mare("migrate", vm, "--to", destination, "--strategy", "compressed", "--wait")
         self.assertEqual(self.cluster.assert_runs_once(vm), destination)
         self.assertEqual(self.cluster.items(f"migrations?vm={vm}")[0]["strategy"], "compressed")
+
+    def test_a_move_through_a_file_tells_its_three_times(self) -> None:
+        job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=600))
+        job.wait_for_iterations(5)
+        vm = job.vms()[1]
+        destination = self.cluster.another_host(self.cluster.host_of(vm))
+        self.cluster.mare("migrate", vm, "--to", destination, "--strategy", "checkpoint-restart", "--wait")
+        self.assertEqual(self.cluster.assert_runs_once(vm), destination)
+        record = self.cluster.items(f"migrations?vm={vm}")[0]
+        self.assertEqual(record["strategy"], "checkpoint-restart")
+        for phase in ("check_ms", "trans_ms", "restart_ms"):
+            self.assertGreater(record[phase], 0, record)
+        together = record["check_ms"] + record["trans_ms"] + record["restart_ms"]
+        self.assertAlmostEqual(together, record["downtime_ms"]["hypervisor"], delta=1)
+        self.assertGreater(record["total_time_ms"], together, record)
+        job.assert_advances()
+        job.assert_right()
+        self.cluster.assert_clean(vm)
+
+    def test_a_move_through_a_file_is_cancelled_while_it_is_written(self) -> None:
+        job, vm, source, operation = self.begin_slow("checkpoint-restart")
+        self.wait_state(operation, "Saving")
+        self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
+        self.cluster.finish(operation, "cancelled")
+        self.assertEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_advances()
+        job.assert_right()
 
     def begin_slow(self, strategy: str, **options: Json) -> tuple[MigTest, str, str, Json]:
         """A migration at 100 Mbit/s that is under way."""

@@ -61,13 +61,36 @@ TEST_F(Forecasts, ADryRunTellsOfEveryStrategyAndMovesNothing) {
   EXPECT_TRUE(said["offered"].get<bool>());
   EXPECT_GT(said["total_time_s"]["value"].get<double>(), 0);
   EXPECT_LE(said["total_time_s"]["low"].get<double>(), said["total_time_s"]["value"].get<double>());
-  EXPECT_FALSE(strategy(forecast, "checkpoint-restart")["offered"].get<bool>());
+  const Json& by_file = strategy(forecast, "checkpoint-restart");
+  EXPECT_TRUE(by_file["offered"].get<bool>()) << by_file.dump();
+  // Written, and read.
+  EXPECT_GT(by_file["downtime_s"]["value"].get<double>(),
+            said["downtime_s"]["value"].get<double>());
   EXPECT_TRUE(forecast["outcome"].is_null());
   EXPECT_EQ(get("getVm", "vms/p-0")["host"], host);
   EXPECT_EQ(get("listMigrations", "migrations")["items"].size(), 0U);
   EXPECT_EQ(described("getMigration", world.get("/api/v1/migrations/" + id)).status, 404);
   EXPECT_EQ(get("listForecasts", "forecasts?vm=p-0")["items"].size(), 1U);
   EXPECT_EQ(get("listForecasts", "forecasts?vm=p-1")["items"].size(), 0U);
+}
+
+TEST_F(Forecasts, AMoveThroughAFileTellsItsThreeTimes) {
+  const std::string id = move(R"({"strategy":"checkpoint-restart"})")["id"];
+  const Json row = get("getMigration", "migrations/" + id);
+  EXPECT_EQ(row["outcome"], "succeeded") << row.dump();
+  EXPECT_EQ(row["strategy"], "checkpoint-restart");
+  const double all = row["check_ms"].get<double>() + row["trans_ms"].get<double>() +
+                     row["restart_ms"].get<double>();
+  EXPECT_NEAR(all, row["downtime_ms"]["hypervisor"].get<double>(), 0.01);
+  EXPECT_GT(row["check_ms"].get<double>(), 0);
+  EXPECT_EQ(get("getForecast", "forecasts/" + id)["outcome"]["strategy"], "checkpoint-restart");
+  const Json told = get("explainMigration", "migrations/" + id + "/explanation");
+  EXPECT_THAT(told["sentence"].get<std::string>(), testing::HasSubstr(" Check took "));
+  const std::string other = move(R"({"strategy":"stop-and-copy"})")["id"];
+  EXPECT_TRUE(get("getMigration", "migrations/" + other)["check_ms"].is_null());
+  const std::string metrics = world.get("/metrics").body;
+  EXPECT_NE(metrics.find("mare_migration_restart_phase_seconds_count{phase=\"trans\"} 1"),
+            std::string::npos);
 }
 
 TEST_F(Forecasts, AMigrationBeginsWithOneAndIsExplained) {

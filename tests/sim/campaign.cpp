@@ -41,6 +41,11 @@ class Campaign {
   void start_mared() {
     world_.start_mared([this](const Operation& operation) {
       committed_ = true;
+      for (const char* state : {"Saving", "Restarting", "Returning"}) {
+        const bool moves = operation.kind == OperationKind::VmMigrate;
+        if (moves && operation.state == state)
+          ++counts_[std::string("vm.migrate reached ") + state];
+      }
       if (operation.finished()) {
         ++counts_[std::string(to_string(operation.kind)) + " " +
                   std::string(to_string(operation.outcome))];
@@ -242,10 +247,12 @@ class Campaign {
     submit(request);
   }
 
-  /// Any but checkpoint-restart, which is refused; every third has a limit with any action.
+  /// Every third has a limit with any action.
   void choose_strategy(PolicyChange& policy) {
-    const auto strategies = static_cast<std::uint64_t>(Strategy::CheckpointRestart);
+    const auto strategies = static_cast<std::uint64_t>(kStrategies);
     if (rng_.chance(0.8)) policy.strategy = static_cast<Strategy>(rng_.below(strategies));
+    // It can't be held to one, and would be refused.
+    if (policy.strategy == Strategy::CheckpointRestart) policy.bandwidth_limit.reset();
     if (!rng_.chance(0.33)) return;
     policy.time_limit = Seconds{0.2 + 5 * rng_.unit()};
     policy.at_limit = static_cast<LimitAction>(rng_.below(3));

@@ -59,6 +59,8 @@ TEST_P(Campaigns, InvariantsHold) {
   for (const char* what : {"vm.migrate succeeded",
                            "vm.migrate failed",
                            "vm.migrate cancelled",
+                           "vm.migrate reached Restarting",
+                           "vm.migrate reached Returning",
                            "job.run succeeded",
                            "job.run failed",
                            "pool.create succeeded",

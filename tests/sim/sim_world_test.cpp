@@ -305,7 +305,11 @@ TEST_F(World, ARequestThatCanNotBeGrantedNamesItsField) {
   };
   PolicyChange policy;
   policy.strategy = Strategy::CheckpointRestart;
-  EXPECT_EQ(refused(policy), "strategy");
+  policy.bandwidth_limit = BytesPerSecond{10e6};
+  EXPECT_EQ(refused(policy), "bandwidth_limit_bytes_per_s");
+  policy.bandwidth_limit.reset();
+  policy.at_limit = LimitAction::PostCopy;
+  EXPECT_EQ(refused(policy), "at_limit");
   policy = {};
   policy.strategy = Strategy::Compressed;
   policy.at_limit = LimitAction::PostCopy;

@@ -37,10 +37,11 @@ void add_policy_options(CLI::App& command, PolicyOptions& options) {
   command
       .add_option("--strategy", options.strategy,
                   "How memory is sent; else, or with 'none', the forecast chooses: pre-copy, "
-                  "rate-controlled, throttled, compressed, post-copy, hybrid, stop-and-copy")
+                  "rate-controlled, throttled, compressed, post-copy, hybrid, stop-and-copy, "
+                  "checkpoint-restart")
       ->check(CLI::IsMember(std::vector<std::string>{"pre-copy", "rate-controlled", "throttled",
                                                      "compressed", "post-copy", "hybrid",
-                                                     "stop-and-copy", kNone}))
+                                                     "stop-and-copy", "checkpoint-restart", kNone}))
       ->type_name("NAME");
   command.add_option("--bandwidth", options.bandwidth, "Send at most so fast: 50MB/s, 1gbit, none")
       ->check(or_none(checked(parse_rate)))

@@ -232,6 +232,9 @@ Columns migration_columns(WallTime now) {
           {"DOWNTIME", of("hypervisor"), Shown::Always, true},
           {"GUEST", of("guest"), Shown::Wide, true},
           {"PEERS", of("peers"), Shown::Wide, true},
+          {"CHECK", ms("check_ms"), Shown::Alone, true},
+          {"TRANS", ms("trans_ms"), Shown::Alone, true},
+          {"RESTART", ms("restart_ms"), Shown::Alone, true},
           {"ARP", ms("announce_delay_ms"), Shown::Wide, true},
           {"AGE", age("created", now)},
           {"LIMIT",
@@ -293,6 +296,13 @@ std::string migration_summary(const Json& migration) {
   if (!guest.empty() || !peers.empty()) {
     out += " (guest " + (guest.empty() ? "unknown" : guest) + ", peers " +
            (peers.empty() ? "unknown" : peers) + ")";
+  }
+  const auto check = number(migration, "check_ms");
+  const auto trans = number(migration, "trans_ms");
+  const auto restart = number(migration, "restart_ms");
+  if (check && trans && restart) {
+    out += ", check " + human_ms(*check) + ", trans " + human_ms(*trans) + ", restart " +
+           human_ms(*restart);
   }
   if (const auto delay = number(migration, "announce_delay_ms")) {
     out += ", announced " + human_ms(*delay) + " after its resume";

@@ -25,6 +25,7 @@ class FakeDriver final : public Driver {
   LinkMeasurement link_answer;
   CaptureStatus capture_answer;
   Bytes merge_answer{91};
+  CaptureLoad load_answer{Microseconds{92}, Microseconds{93}};
   LeaseAnswer lease_answer;
   TemplateStatus template_answer;
   /// Called first in every call, outside the mutex, with the method's name.
@@ -92,9 +93,10 @@ class FakeDriver final : public Driver {
   Status drop_capture(const VmKey& vm, const CheckpointId& of, const std::string& from) override {
     return done("drop_capture", [&] { key = vm, checkpoint = of, path = from; });
   }
-  Status load_capture(const VmSpec& vm, const CheckpointId& of,
-                      const CheckpointPart& from) override {
-    return done("load_capture", [&] { spec = vm, checkpoint = of, part = from; });
+  Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& of,
+                                   const CheckpointPart& from) override {
+    return answer("load_capture",
+                  [&] { return spec = vm, checkpoint = of, part = from, load_answer; });
   }
   Result<Bytes> merge_capture(const CheckpointPart& which, bool packed) override {
     return answer("merge_capture", [&] { return part = which, flag = packed, merge_answer; });

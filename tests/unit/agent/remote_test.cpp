@@ -148,7 +148,10 @@ TEST_F(Remote, WhatACheckpointNeeds) {
   EXPECT_EQ(fake_.checkpoint, id);
   EXPECT_EQ(fake_.path, "/store/x");
   fake_.checkpoint = {};
-  EXPECT_TRUE(driver_->load_capture(full_spec(), id, full_part()).ok());
+  const auto loaded = driver_->load_capture(full_spec(), id, full_part());
+  ASSERT_TRUE(loaded.ok()) << loaded.error().text();
+  EXPECT_EQ(loaded->reading, Microseconds{92});
+  EXPECT_EQ(loaded->restoring, Microseconds{93});
   EXPECT_TRUE(same(fake_.spec, full_spec()));
   EXPECT_TRUE(same(fake_.part, full_part()));
   EXPECT_EQ(fake_.checkpoint, id);

@@ -39,6 +39,7 @@ HostFacts full_facts() {
   facts.migration_tls = true;
   facts.cloning = true;
   facts.cloning_why = "b\xff";
+  facts.captures_to_leave = true;
   return facts;
 }
 
@@ -141,12 +142,12 @@ bool same(const VmSpec& a, const VmSpec& b) {
 
 bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
-               version, tls, cloning, cloning_why] = a;
+               version, tls, cloning, cloning_why, leaves] = a;
   return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version, tls, cloning, cloning_why) ==
+                  log_why, version, tls, cloning, cloning_why, leaves) ==
          std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
                   b.live_migration_why, b.strategies, b.dirty_log, b.dirty_log_why, b.agent_version,
-                  b.migration_tls, b.cloning, b.cloning_why);
+                  b.migration_tls, b.cloning, b.cloning_why, b.captures_to_leave);
 }
 
 bool same(const TemplateSpec& a, const TemplateSpec& b) {
@@ -250,7 +251,8 @@ CaptureTicket full_capture_ticket() {
           Milliseconds{61'000},
           CaptureBase{"/store/\xfe/demo-0", Bytes{62}, 0xfedcba9876543211ULL},
           true,
-          Milliseconds{63}};
+          Milliseconds{63},
+          true};
 }
 
 LeaseTicket full_lease_ticket() {
@@ -268,6 +270,7 @@ CaptureStatus full_capture() {
   status.error = "disk \xff is full";
   status.stopped = WallTime{71};
   status.resumed = WallTime{72};
+  status.durable = WallTime{75};
   status.size = Bytes{73};
   status.checksum = 0xfedcba9876543210ULL;
   status.written = Bytes{74};
@@ -292,7 +295,7 @@ CheckpointPart full_part() {
 }
 
 bool same(const CaptureTicket& a, const CaptureTicket& b) {
-  const auto& [checkpoint, vm, path, limit, base, compress, within] = a;
+  const auto& [checkpoint, vm, path, limit, base, compress, within, leaves] = a;
   if (base.has_value() != b.base.has_value()) return false;
   if (base) {
     const auto& [from, size, checksum] = *base;
@@ -301,16 +304,17 @@ bool same(const CaptureTicket& a, const CaptureTicket& b) {
     }
   }
   return same(vm, b.vm) &&
-         std::tie(checkpoint, path, limit, compress, within) ==
-             std::tie(b.checkpoint, b.path, b.hold_limit, b.compress, b.answer_within);
+         std::tie(checkpoint, path, limit, compress, within, leaves) ==
+             std::tie(b.checkpoint, b.path, b.hold_limit, b.compress, b.answer_within, b.leaves);
 }
 
 bool same(const CaptureStatus& a, const CaptureStatus& b) {
-  const auto& [phase, checkpoint, error, stopped, resumed, size, checksum, written, incremental,
-               because] = a;
-  return std::tie(phase, checkpoint, error, stopped, resumed, size, checksum, written, incremental,
-                  because) == std::tie(b.phase, b.checkpoint, b.error, b.stopped, b.resumed, b.size,
-                                       b.checksum, b.written, b.incremental, b.full_because);
+  const auto& [phase, checkpoint, error, stopped, resumed, durable, size, checksum, written,
+               incremental, because] = a;
+  return std::tie(phase, checkpoint, error, stopped, resumed, durable, size, checksum, written,
+                  incremental, because) == std::tie(b.phase, b.checkpoint, b.error, b.stopped,
+                                                    b.resumed, b.durable, b.size, b.checksum,
+                                                    b.written, b.incremental, b.full_because);
 }
 
 bool same(const LeaseTicket& a, const LeaseTicket& b) {

@@ -67,6 +67,13 @@ TEST(Views, MigrationSummaryTellsWhatIsKnown) {
   EXPECT_EQ(migration_summary(migration),
             "demo-1 moved from h1 to h3 in 2.10 s: 2 rounds, 210 MiB sent, downtime 85 ms "
             "(guest unknown, peers 95.5 ms), announced 3 ms after its resume");
+  migration["check_ms"] = 2100;
+  migration["trans_ms"] = 400;
+  EXPECT_EQ(migration_summary(migration).find("check"), std::string::npos) << "one is missing";
+  migration["restart_ms"] = 95.5;
+  EXPECT_NE(migration_summary(migration).find(", check 2.10 s, trans 400 ms, restart 95.5 ms, "),
+            std::string::npos)
+      << migration_summary(migration);
 }
 
 }  // namespace

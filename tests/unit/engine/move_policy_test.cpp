@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace mare::engine {
 namespace {
 
@@ -73,7 +75,13 @@ TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {
   EXPECT_EQ(check(policy).error().field, "downtime_limit_ms");
   policy = {};
   policy.strategy = Strategy::CheckpointRestart;
-  EXPECT_EQ(check(policy).error().field, "strategy");
+  EXPECT_TRUE(check(policy).ok());
+  policy.at_limit = LimitAction::PostCopy;
+  EXPECT_EQ(check(policy).error().field, "at_limit");
+  policy.at_limit = LimitAction::StopAndCopy;
+  EXPECT_TRUE(check(policy).ok());
+  policy.bandwidth_limit = BytesPerSecond{10e6};
+  EXPECT_EQ(check(policy).error().field, "bandwidth_limit_bytes_per_s");
   policy = {};
   policy.priority = Priority::Manual;
   EXPECT_EQ(check(policy).error().field, "priority");
@@ -82,6 +90,25 @@ TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {
   EXPECT_TRUE(check(policy).ok());
   policy.at_limit = LimitAction::PostCopy;
   EXPECT_EQ(check(policy).error().field, "at_limit");
+}
+
+TEST(MovePolicy, CheckpointRestartIsComposedWhereThereAreCapturesAndStorage) {
+  HostFacts facts;
+  facts.strategies = {Strategy::StopAndCopy};
+  const auto composed = [&](const std::string& checkpoints) {
+    const auto all = strategies_with(facts, checkpoints);
+    EXPECT_EQ(all.front(), Strategy::StopAndCopy);
+    return std::count(all.begin(), all.end(), Strategy::CheckpointRestart);
+  };
+  EXPECT_EQ(composed("/store"), 0) << "an older agent";
+  facts.captures_to_leave = true;
+  EXPECT_EQ(composed("/store"), 1);
+  EXPECT_EQ(composed(""), 0) << "nowhere to put the file";
+  facts.strategies.push_back(Strategy::CheckpointRestart);
+  EXPECT_EQ(composed("/store"), 1) << "once is enough";
+  facts.strategies.pop_back();
+  facts.migration_tls = true;
+  EXPECT_EQ(composed("/store"), 0) << "the file would not be encrypted";
 }
 
 }  // namespace

@@ -14,11 +14,12 @@ namespace {
 using S = MigrationState;
 using E = MigrationEvent;
 
-constexpr S kStates[] = {S::Planned,   S::Reserved, S::PreCopying, S::Switching, S::PostCopying,
-                         S::Committed, S::Aborting, S::Done,       S::Failed,    S::NeedsOperator};
-constexpr E kEvents[] = {
-    E::Reserve,   E::StartPreCopy, E::Switch,     E::PostCopy, E::DestinationRuns,
-    E::Announced, E::Abort,        E::SourceRuns, E::Lost,     E::Ambiguous};
+constexpr S kStates[] = {S::Planned, S::Reserved,   S::PreCopying,   S::Switching, S::PostCopying,
+                         S::Saving,  S::Restarting, S::Returning,    S::Committed, S::Aborting,
+                         S::Done,    S::Failed,     S::NeedsOperator};
+constexpr E kEvents[] = {E::Reserve, E::StartPreCopy, E::Switch, E::PostCopy, E::DestinationRuns,
+                         E::Save,    E::EndSource,    E::Return, E::Loaded,   E::Announced,
+                         E::Abort,   E::SourceRuns,   E::Lost,   E::Ambiguous};
 constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
                             Copy::Unknown};
 
@@ -33,6 +34,11 @@ void for_all(F check) {
       }
     }
   }
+}
+
+/// The file is the VM, or what was made from it and has not run.
+bool file_decides(S state) {
+  return state == S::Restarting || state == S::Returning;
 }
 
 /// Before anything was sent, and after all was, the copies are not asked.
@@ -62,6 +68,16 @@ TEST(MigrationTable, IsThisAndNothingElse) {
       {{S::PostCopying, E::DestinationRuns}, S::Committed},
       {{S::PostCopying, E::Lost}, S::Failed},
       {{S::PostCopying, E::Ambiguous}, S::NeedsOperator},
+      {{S::Reserved, E::Save}, S::Saving},
+      {{S::Saving, E::EndSource}, S::Restarting},
+      {{S::Saving, E::Abort}, S::Aborting},
+      {{S::Restarting, E::Loaded}, S::Committed},
+      {{S::Restarting, E::Abort}, S::Aborting},
+      {{S::Restarting, E::Return}, S::Returning},
+      {{S::Restarting, E::Ambiguous}, S::NeedsOperator},
+      {{S::Returning, E::Loaded}, S::Aborting},
+      {{S::Returning, E::Lost}, S::Failed},
+      {{S::Returning, E::Ambiguous}, S::NeedsOperator},
       {{S::Committed, E::Announced}, S::Done},
       {{S::Aborting, E::SourceRuns}, S::Failed},
       {{S::Aborting, E::DestinationRuns}, S::Committed},
@@ -119,6 +135,19 @@ TEST(MigrationTable, PostCopyHasNoWayBack) {
         << to_string(*to);
     EXPECT_NE(event, E::Abort);
     EXPECT_NE(event, E::SourceRuns);
+  }
+}
+
+/// Whatever is made from a file, once the source's copy may have been ended, has not run before a
+/// state in which the file is never read again.
+TEST(MigrationTable, AFileIsReadNoMoreOnceWhatWasMadeOfItMayRun) {
+  for (const S may_run : {S::Committed, S::Aborting}) {
+    for (const E event : kEvents) {
+      const auto to = next(may_run, event);
+      if (to) {
+        EXPECT_FALSE(file_decides(*to)) << to_string(may_run) << " + " << to_string(event);
+      }
+    }
   }
 }
 
@@ -215,6 +244,37 @@ TEST(Recover, BeforeAnythingWasSentItAborts) {
     if (state == S::Planned || state == S::Reserved) {
       EXPECT_EQ(recover(state, seen), E::Abort);
     }
+  });
+}
+
+TEST(Recover, WhileItIsSavedTheSourceIsTheVm) {
+  for_all([](S state, CopyPair seen) {
+    if (state == S::Saving) {
+      EXPECT_EQ(recover(state, seen), E::Abort);
+    }
+  });
+}
+
+/// Nothing is made from a file beside a copy that is there, or may be.
+TEST(Recover, AFileIsReadOnlyWhereNoOtherCopyRunsOrMay) {
+  for_all([](S state, CopyPair seen) {
+    if (!file_decides(state) || recover(state, seen) != E::Loaded) return;
+    EXPECT_NE(seen.destination, Copy::Running);
+    EXPECT_NE(seen.source, Copy::Running);
+    EXPECT_NE(seen.source, Copy::Unknown);
+    if (state == S::Restarting) {
+      EXPECT_EQ(seen.source, Copy::Absent);
+    }
+  });
+}
+
+/// A copy that is at the source before anything was made from the file was not ended.
+TEST(Recover, AMoveThroughAFileGoesBackOnlyToACopyThatWasNotEnded) {
+  for_all([](S state, CopyPair seen) {
+    if (!file_decides(state) || recover(state, seen) != E::Abort) return;
+    EXPECT_EQ(state, S::Restarting);
+    EXPECT_TRUE(seen.source != Copy::Absent && seen.source != Copy::Unknown);
+    EXPECT_NE(seen.destination, Copy::Running);
   });
 }
 

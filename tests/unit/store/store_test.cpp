@@ -401,6 +401,15 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   migration.downtime_peers = Microseconds{0};
   migration.announcements = 6;
   migration.jobs = {JobId{"job-1"}};
+  migration.file = {"/store/moves/op-1/demo-0",
+                    Bytes{71},
+                    0xfedcba9876543210ULL,
+                    Bytes{72},
+                    WallTime{73},
+                    WallTime{74},
+                    Microseconds{75},
+                    std::nullopt,
+                    Microseconds{0}};
   ASSERT_TRUE(put(migration));
   ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
     const auto row = reader.migration(migration.id);
@@ -423,6 +432,25 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->downtime_peers, Microseconds{0}) << "zero is known, not unknown";
     EXPECT_EQ(row->downtime_guest, std::nullopt);
     EXPECT_EQ(row->jobs, migration.jobs);
+    EXPECT_EQ(row->file.path, migration.file.path);
+    EXPECT_EQ(row->file.size, migration.file.size);
+    EXPECT_EQ(row->file.checksum, migration.file.checksum);
+    EXPECT_EQ(row->file.written, migration.file.written);
+    EXPECT_EQ(row->file.began, migration.file.began);
+    EXPECT_EQ(row->file.stopped, migration.file.stopped);
+    EXPECT_EQ(row->file.check, migration.file.check);
+    EXPECT_EQ(row->file.trans, std::nullopt);
+    EXPECT_EQ(row->file.restart, Microseconds{0});
+    const auto with_files = reader.migrations_with_files();
+    EXPECT_TRUE(with_files);
+    EXPECT_EQ(with_files->size(), 1U);
+    return ok_status();
+  }));
+  migration.file.path.clear();
+  ASSERT_TRUE(put(migration));
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_TRUE(reader.migrations_with_files()->empty());
+    EXPECT_EQ(reader.migration(migration.id)->file.check, migration.file.check);
     return ok_status();
   }));
 }

@@ -41,6 +41,9 @@ Migration full_migration() {
   m.downtime_hypervisor = Microseconds{21'500};
   m.downtime_guest = Microseconds{40'001};
   m.downtime_peers = Microseconds{55'000};
+  m.file.check = Microseconds{1'200'000};
+  m.file.trans = Microseconds{300'000};
+  m.file.restart = Microseconds{100'001};
   m.announce_delay = Microseconds{900};
   m.announcements = 10;
   m.switched = kThen;
