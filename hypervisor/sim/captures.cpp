@@ -190,8 +190,7 @@ void World::remove_part(const std::string& path) {
   const std::shared_ptr<Guest> guest = file->second.guest;
   parts.erase(file);
   if (guest == nullptr || !guest->saved) return;
-  // Whose file it is knows no host.
-  lose(guest, HostId{"storage"}, EndCause::Destroyed);
+  lose(guest, guest->left, guest->left_by);
   refresh_runs();
 }
 

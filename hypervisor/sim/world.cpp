@@ -190,6 +190,8 @@ void World::remove_copy(const HostId& host, const VmId& vm, EndCause cause, bool
   if (guest->whole > 0 || guest->gone) return;
   if (saved || is_in_a_part(*guest)) {
     guest->saved = true;
+    guest->left = host;
+    guest->left_by = saved ? EndCause::Destroyed : cause;
     return;
   }
   lose(guest, host, cause);

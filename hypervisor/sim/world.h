@@ -55,6 +55,8 @@ struct Guest {
   Accrual work;        // s of running at speed 1
   int whole = 0;       // copies Running or Paused, on all hosts
   bool saved = false;  // its state is in a file and nowhere else
+  HostId left;         // where its last copy was then, and how that ended
+  EndCause left_by = EndCause::Destroyed;
   bool gone = false;
   bool clone = false;
   bool powering_off = false;  // as soon as it runs

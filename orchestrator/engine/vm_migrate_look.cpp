@@ -228,6 +228,13 @@ void VmMigrate::abort_again(CopyPair seen) {
         });
     return;
   }
+  if (seen.source == Copy::Running && seen.destination == Copy::Paused) {
+    // It ran there once, so it was left alone: what a former move did not get to end.
+    call_host<Status>(
+        migration_.destination, [key = key()](Driver& driver) { return driver.destroy(key); },
+        [this](Status) { after(settings().poll, [this] { abort_step(); }); });
+    return;
+  }
   after(settings().poll, [this] { abort_step(); });
 }
 

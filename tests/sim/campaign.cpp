@@ -251,6 +251,8 @@ class Campaign {
   void choose_strategy(PolicyChange& policy) {
     const auto strategies = static_cast<std::uint64_t>(kStrategies);
     if (rng_.chance(0.8)) policy.strategy = static_cast<Strategy>(rng_.below(strategies));
+    // It has the most states to be struck in.
+    if (rng_.chance(0.25)) policy.strategy = Strategy::CheckpointRestart;
     // It can't be held to one, and would be refused.
     if (policy.strategy == Strategy::CheckpointRestart) policy.bandwidth_limit.reset();
     if (!rng_.chance(0.33)) return;

@@ -60,7 +60,6 @@ TEST_P(Campaigns, InvariantsHold) {
                            "vm.migrate failed",
                            "vm.migrate cancelled",
                            "vm.migrate reached Restarting",
-                           "vm.migrate reached Returning",
                            "job.run succeeded",
                            "job.run failed",
                            "pool.create succeeded",
