@@ -410,5 +410,6 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     return {"setup": {
         "seed": options.seed, "kills": len(kills), "ranks": RANKS, "memory_mib": MEMORY_MIB, "size_mib": shape.size_mib, "wws_mib": shape.wws_mib,
         "interval_ms": shape.interval_ms, "iteration_s": campaign.pace_s, "iterations": shape.iterations, "checkpoint_every_s": EVERY_S,
-        "curve_iterations": long.iterations, "curve_checkpoint_every_s": every_s, "curve_failure": HOST, "load_limit": LOAD_LIMIT},
+        **({"curve_iterations": long.iterations, "curve_checkpoint_every_s": every_s, "curve_failure": HOST} if wanted else {}),
+        "load_limit": LOAD_LIMIT},
         **results_of(rows, plain, failures, len(kills))}
