@@ -51,7 +51,7 @@ static void connect_anew(const char* path, struct servers* servers) {
     char server[sizeof address];
     snprintf(server, sizeof server, "%.*s", (int)strcspn(address, "\n"), address);
     if (servers->restored && is_new(servers, server)) {
-      strcpy(servers->address[servers->count++], server);
+      snprintf(servers->address[servers->count++], sizeof server, "%s", server);
       end_session(server);
     }
     (void)!pwrite(fd, address, (size_t)got, 0);

@@ -103,13 +103,7 @@ void CheckpointRestore::abort(const Error& error) {
 }
 
 std::string CheckpointRestore::why_aborted() const {
-  auto lines = query<std::vector<OperationEvent>>(
-      store(), [&](const store::Reader& r) { return r.history(operation().id); });
-  if (!lines) return lines.error().text();
-  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
-    if (line->to == to_string(State::Cleaning)) return line->detail;
-  }
-  return "given up";
+  return why_in(to_string(State::Cleaning), "given up");
 }
 
 /// The rows name the hosts: the former ones if it was given up while clearing, else the new ones.

@@ -183,6 +183,16 @@ bool Task::write(Operation updated, std::string_view event, const std::string& d
   return true;
 }
 
+std::string Task::why_in(std::string_view state, const std::string& otherwise) const {
+  auto lines = query<std::vector<OperationEvent>>(
+      store(), [&](const store::Reader& r) { return r.history(operation().id); });
+  if (!lines) return lines.error().text();
+  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
+    if (line->to == state) return line->detail;
+  }
+  return otherwise;
+}
+
 void Task::progress(double fraction) {
   operation_.progress = fraction;
 }

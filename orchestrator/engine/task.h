@@ -62,6 +62,8 @@ class Task : public std::enable_shared_from_this<Task> {
   void set_deadline(WallTime deadline) { operation_.deadline = deadline; }
   /// From the next commit on: what was decided is kept with what was asked for.
   void set_request(std::string request) { operation_.request = std::move(request); }
+  /// What its history tells of its last step into that state; `otherwise` if it never took one.
+  std::string why_in(std::string_view state, const std::string& otherwise) const;
   /// Keeps a fraction of work done, 0 to 1. May be lost.
   void progress(double fraction);
   void save_progress();

@@ -95,7 +95,6 @@ class VmMigrate final : public Task {
   void go_on_from_file();
   void load_there(bool afresh);
   void loaded_there(const Result<CaptureLoad>& loaded);
-  void commit_loaded();
   void return_home(const Error& error);
   void load_back(bool afresh);
   void loaded_back(const Result<CaptureLoad>& loaded);
@@ -106,7 +105,6 @@ class VmMigrate final : public Task {
   void keep_file_times(WallTime resumed);
   void remove_file(int attempt);
   void abort_file_move();
-  std::string why_it_returned() const;
 
   // What is true, and the ways back.
   void look();
@@ -128,7 +126,7 @@ class VmMigrate final : public Task {
   std::string why_aborted() const;
 
   // After the switch.
-  void commit_destination();
+  void commit_destination(Event event, const std::string& detail);
   void complete();
   void announce();
   void arrived(const ArrivalReport& report);

@@ -7,7 +7,7 @@ namespace {
 constexpr auto kVerifyWithin = std::chrono::seconds{20};
 }  // namespace
 
-void VmMigrate::commit_destination() {
+void VmMigrate::commit_destination(Event event, const std::string& detail) {
   Vm row = vm_;
   row.state = VmState::Running;
   row.host = migration_.destination;
@@ -17,7 +17,7 @@ void VmMigrate::commit_destination() {
     if (auto done = tx.release(operation().id); !done) return done;
     return put_vm(tx, clock(), row);
   };
-  if (!step(Event::DestinationRuns, "", also)) return;
+  if (!step(event, detail, also)) return;
   vm_ = row;
   complete();
 }

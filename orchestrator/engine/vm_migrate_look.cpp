@@ -54,7 +54,7 @@ void VmMigrate::decide(CopyPair seen) {
                            std::string(to_string(seen.destination));
   switch (event) {
     case Event::DestinationRuns:
-      return commit_destination();
+      return commit_destination(Event::DestinationRuns, "");
     case Event::SourceRuns:
       // Its file is to go first, or nobody would remove it.
       if (by_file() && !dropped_ && looks_ < kLooks)
@@ -258,13 +258,7 @@ void VmMigrate::back_at_source() {
 }
 
 std::string VmMigrate::why_aborted() const {
-  auto lines = query<std::vector<OperationEvent>>(
-      store(), [&](const store::Reader& r) { return r.history(operation().id); });
-  if (!lines) return lines.error().text();
-  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
-    if (line->to == to_string(State::Aborting)) return line->detail;
-  }
-  return "aborted";
+  return why_in(to_string(State::Aborting), "aborted");
 }
 
 }  // namespace mare::engine

@@ -80,7 +80,9 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
     load_ = *loaded;
     loaded_at_ = clock().wall_now();
     never_ran_ = true;
-    return commit_loaded();
+    note_.clear();
+    note_code_.reset();
+    return commit_destination(Event::Loaded, "at " + migration_.destination.value);
   }
   if (!passes(loaded.error())) return return_home(loaded.error());
   if (!silent_since_) silent_since_ = clock().now();
@@ -90,23 +92,6 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
     return return_home(loaded.error());
   }
   after(kLoadAgain, [this] { load_there(false); });
-}
-
-void VmMigrate::commit_loaded() {
-  Vm row = vm_;
-  row.state = VmState::Running;
-  row.host = migration_.destination;
-  const auto also = [&](store::Transaction& tx) -> Status {
-    if (auto done = tx.put(migration_); !done) return done;
-    // The row's host accounts for its memory from here on.
-    if (auto done = tx.release(operation().id); !done) return done;
-    return put_vm(tx, clock(), row);
-  };
-  note_.clear();
-  note_code_.reset();
-  if (!step(Event::Loaded, "at " + migration_.destination.value, also)) return;
-  vm_ = row;
-  complete();
 }
 
 // --- the source again
@@ -139,7 +124,7 @@ void VmMigrate::load_back(bool afresh) {
 
 void VmMigrate::loaded_back(const Result<CaptureLoad>& loaded) {
   if (loaded) {
-    if (note_.empty()) note_ = why_it_returned();
+    if (note_.empty()) note_ = why_in(to_string(State::Returning), "given up");
     looks_ = 0;
     looking_since_.reset();
     if (step(Event::Loaded, note_)) abort_step();
@@ -152,16 +137,6 @@ void VmMigrate::loaded_back(const Result<CaptureLoad>& loaded) {
   }
   if (in_state() > kTryFor) return ask_operator("neither host can make it: " + error.text());
   after(kHomeAgain, [this] { load_back(false); });
-}
-
-std::string VmMigrate::why_it_returned() const {
-  auto lines = query<std::vector<OperationEvent>>(
-      store(), [&](const store::Reader& r) { return r.history(operation().id); });
-  if (!lines) return lines.error().text();
-  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
-    if (line->to == to_string(State::Returning)) return line->detail;
-  }
-  return "given up";
 }
 
 /// The source's copy was not ended, or was made from the file again: it goes on.

@@ -200,15 +200,7 @@ class VmStart final : public Task {
   }
 
   /// Why it is being cleaned up, from the history, so that a restart knows it too.
-  std::string why() const {
-    auto lines = query<std::vector<OperationEvent>>(
-        store(), [&](const store::Reader& r) { return r.history(operation().id); });
-    if (!lines) return lines.error().text();
-    for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
-      if (line->to == to_string(VmStartState::Cleaning)) return line->detail;
-    }
-    return "";
-  }
+  std::string why() const { return why_in(to_string(VmStartState::Cleaning), ""); }
 
   void clean() {
     auto row = vm(id());
