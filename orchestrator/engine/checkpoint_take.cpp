@@ -23,6 +23,7 @@ constexpr auto kTakeLookAgain = std::chrono::milliseconds{300};
 constexpr auto kDropAgain = std::chrono::milliseconds{500};
 constexpr int kReleases = 5;
 constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
+constexpr auto kWatchEvery = std::chrono::milliseconds{100};
 // Calls that wait keep threads busy that others of the gang need to stop their VMs.
 constexpr std::size_t kWaitingCalls = 16;
 
@@ -60,6 +61,7 @@ class CheckpointTake final : public Task {
         if (recovered) return drop(make_error(Code::Unavailable, "mared was away in the middle"));
         return prepare();
       case State::Writing:
+        watch_hosts();
         return poll();
       case State::Dropping:
         return drop_all();
@@ -233,8 +235,26 @@ class CheckpointTake final : public Task {
     return calls;
   }
 
+  bool is_down(const CheckpointPart& part) const {
+    const auto row = host(part.host);
+    return row && row->health == HostHealth::Down;
+  }
+
+  /// A call to a host that was cut off ends long after everybody knows that it was; the recovery of
+  /// the job waits for this operation.
+  void watch_hosts() {
+    after(kWatchEvery, [this] {
+      const auto silent =
+          std::find_if(parts().begin(), parts().end(),
+                       [this](const CheckpointPart& part) { return is_down(part); });
+      if (silent == parts().end()) return watch_hosts();
+      drop(make_error(Code::Unavailable, "host '" + silent->host.value + "' is silent"));
+    });
+  }
+
   /// Hosts take their time for it, each another one, so the VMs run until the last is ready.
   void prepare() {
+    watch_hosts();
     after(settings().capture_patience, [this] {
       if (!prepared_) drop(make_error(Code::Unavailable, "not every host got ready in time"));
     });
@@ -350,7 +370,9 @@ class CheckpointTake final : public Task {
         return after(kReleaseAgain, [this, attempt] { release(attempt + 1); });
       }
       if (!take_in(open_parts(), answers)) return;
-      if (step(Event::Taken, "all VMs go on")) poll();
+      if (!step(Event::Taken, "all VMs go on")) return;
+      watch_hosts();
+      poll();
     });
   }
 
@@ -395,8 +417,14 @@ class CheckpointTake final : public Task {
   }
 
   void drop_all() {
+    const std::size_t round = ++drop_round_;
     std::vector<GangCall<Status>> calls;
+    std::size_t down = 0;
     for (const auto& part : parts()) {
+      if (is_down(part)) {
+        ++down;
+        continue;
+      }
       calls.push_back(to_host<Status>(part,
                                       [key = VmKey{part.vm, part.uuid}, id = checkpoint_.id,
                                        path = part.path](Driver& driver) -> Status {
@@ -408,19 +436,33 @@ class CheckpointTake final : public Task {
                                         return on || !passes(on.error()) ? ok_status() : on;
                                       }));
     }
-    call_gang<Status>(calls, [this](const std::vector<Status>& answers) { dropped(answers); });
+    const auto then = [this, round, down](const std::vector<Status>& answers) {
+      if (round == drop_round_) dropped(answers, down);
+    };
+    if (calls.empty()) return then({});
+    call_gang<Status>(calls, then);
+    drop_without_those_that_fall_silent(round, down);
   }
 
-  void dropped(const std::vector<Status>& answers) {
-    bool all = true;
-    bool worth_waiting = false;
-    for (std::size_t i = 0; i < answers.size(); ++i) {
-      if (answers[i]) continue;
-      all = false;
-      auto row = host(parts()[i].host);
-      worth_waiting |= row && row->health != HostHealth::Down;
-    }
-    if (!all && worth_waiting && in_state() < settings().unreachable_timeout) {
+  /// While it is asked, a host may turn out to be cut off: the others are asked once more, which
+  /// harms nothing, and it is not.
+  void drop_without_those_that_fall_silent(std::size_t round, std::size_t known) {
+    after(kWatchEvery, [this, round, known] {
+      if (round != drop_round_) return;
+      const auto down = static_cast<std::size_t>(
+          std::count_if(parts().begin(), parts().end(),
+                        [this](const CheckpointPart& part) { return is_down(part); }));
+      if (down > known) return drop_all();
+      drop_without_those_that_fall_silent(round, known);
+    });
+  }
+
+  /// `down`: so many parts are on hosts that were not asked, since they are down.
+  void dropped(const std::vector<Status>& answers, std::size_t down) {
+    const bool asked_well =
+        std::all_of(answers.begin(), answers.end(), [](const Status& one) { return one.ok(); });
+    const bool all = asked_well && down == 0;
+    if (!asked_well && in_state() < settings().unreachable_timeout) {
       return after(kDropAgain, [this] { drop_all(); });
     }
     // On a silent host a VM goes on by itself; the file is left to the keeper, as is its row.
@@ -451,6 +493,7 @@ class CheckpointTake final : public Task {
   bool prepared_ = false;  // every host answered that it is ready
   bool begun_ = false;     // every host answered that it stopped its VM
   std::map<VmId, std::optional<MonotonicTime>> silent_;
+  std::size_t drop_round_ = 0;  // answers of an earlier one don't count
 };
 
 }  // namespace

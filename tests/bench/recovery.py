@@ -305,7 +305,7 @@ class Campaign:
         cluster.restore()
         wrong = wrong or self._wrong_afterwards(consoles)
         row = {"job": struck.job.id, "survived": not wrong, "reason": wrong or None, "total_s": struck.total_s(), "load": load,
-               "doubled": doubles.found, "looks": doubles.looks, **(struck.figures(cut_at) if struck.at else {})}
+               "doubled": doubles.found, "only_loaded": doubles.loaded, "looks": doubles.looks, **(struck.figures(cut_at) if struck.at else {})}
         if wrong:
             self._begin_anew(struck.job.id)
         return struck, row

@@ -218,6 +218,33 @@ TEST_P(RecoveryTo, AHostThatFallsSilentMeanwhile) {
 INSTANTIATE_TEST_SUITE_P(States, RecoveryTo, testing::Values("Loading", "Resuming"),
                          [](const auto& one) { return one.param; });
 
+/// The recovery waits for the end of what works on the job: a call that hangs must not hold that up.
+class RecoveryFrom : public RecoveryWorld, public testing::WithParamInterface<std::string> {};
+
+TEST_P(RecoveryFrom, AHostThatFallsSilentWhileACheckpointIsTaken) {
+  sim::CaptureModel model;
+  model.bandwidth = BytesPerSecond{10e6};
+  world.cluster.set_capture_model(model);
+  // Somebody cancels it in the moment in which the host is cut off.
+  const bool dropping = GetParam() == "Dropping";
+  ASSERT_TRUE(a_take_is(dropping ? "Writing" : GetParam()));
+  const HostId cut = host_of("demo-1");
+  world.executor.slow_next("gang/demo-1", 60s);
+  ASSERT_TRUE(world.cluster.cut_host(cut, 5min));
+  if (dropping) {
+    ASSERT_TRUE(world.engine().cancel(take_of(first).id));
+  }
+  ASSERT_TRUE(world.play_while_not([&] { return row_of(cut).health == HostHealth::Down; }, 1min));
+  const auto noticed = world.clock.now();
+  EXPECT_TRUE(world.play_while_not([&] { return take_of(first).id.value.empty(); }, 1min));
+  EXPECT_LT(world.clock.now() - noticed, 3s);
+  ASSERT_TRUE(is_back());
+  expect_right_result(first);
+}
+
+INSTANTIATE_TEST_SUITE_P(States, RecoveryFrom, testing::Values("Holding", "Writing", "Dropping"),
+                         [](const auto& one) { return one.param; });
+
 TEST_F(Recovery, OfAJobWhoseHostsWereAllSilentForAWhile) {
   for (const auto& host : world.cluster.hosts()) ASSERT_TRUE(world.cluster.cut_host(host, 60s));
   world.play(55s);

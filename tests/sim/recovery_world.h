@@ -53,6 +53,23 @@ class RecoveryWorld : public CheckpointWorld {
     }
     return out;
   }
+  /// The checkpoint that is being taken; without one, nothing.
+  Operation take_of(const JobId& id) {
+    for (const auto& one : world.operations()) {
+      if (one.kind == OperationKind::CheckpointTake && one.target == id.value && !one.finished())
+        return one;
+    }
+    return {};
+  }
+  /// Until a checkpoint is being taken and that is in this state.
+  bool a_take_is(const std::string& state) {
+    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
+    while (world.clock.now() < end) {
+      if (take_of(first).state == state) return true;
+      world.play(std::chrono::milliseconds{5});
+    }
+    return false;
+  }
   /// Until some recovery is in that state.
   bool a_recovery_reaches(const std::string& state) {
     const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};

@@ -18,6 +18,8 @@ PROC = pathlib.Path("/proc")
 #: A process that was nothing of ours in so many looks stays so: between fork and exec it is its parent's twin.
 LOOKS_TO_BE_SURE = 20
 LOOK_S = 0.1
+#: Of a virtual CPU's thread: a guest that runs takes more at once, one that never ran has only had its thread made.
+STANDS_STILL_NS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +82,18 @@ class Processes:
         return Seen(pid, host, *known) if known and host else None
 
 
+def has_run(pid: int, proc: pathlib.Path = PROC) -> bool:
+    """Whether its virtual CPUs ever computed. Those of a copy that was loaded and never told to run take next to nothing."""
+    nanoseconds = 0
+    try:
+        for thread in (proc / str(pid) / "task").iterdir():
+            if (thread / "comm").read_text().startswith("CPU "):
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+    except (OSError, IndexError, ValueError):
+        return True  # it is ending, or this kernel does not count: nothing is taken back
+    return nanoseconds > STANDS_STILL_NS
+
+
 def twice(processes: Processes) -> list[list[Seen]]:
     """For each VM that has more than one living process at one moment: these. One look takes a while, in which a VM may
     have ended here and begun there; so both must still be there after it."""
@@ -96,11 +110,16 @@ def twice(processes: Processes) -> list[list[Seen]]:
 
 
 class Doubles:
-    """While it is entered, counts every VM's processes again and again. Only where no VM is meant to move: a move has two."""
+    """While it is entered, counts every VM's processes again and again. Only where no VM is meant to move: a move has two.
+
+    `found`: at least two of them have run. `loaded`: one was loaded and had not been told to run; a host that is cut off in
+    the middle of a restart keeps such a copy until it is back.
+    """
 
     def __init__(self, processes: Processes) -> None:
         self.looks = 0
         self.found: list[str] = []
+        self.loaded: list[str] = []
         self._processes = processes
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -117,8 +136,9 @@ class Doubles:
         while not self._ends.wait(LOOK_S):
             for same in twice(self._processes):
                 words = f"{same[0].vm}: " + ", ".join(f"{one.host} (process {one.pid})" for one in same)
-                if words not in self.found:
-                    self.found.append(words)
+                into = self.found if sum(has_run(one.pid) for one in same) > 1 else self.loaded
+                if words not in into:
+                    into.append(words)
             self.looks += 1
 
 
