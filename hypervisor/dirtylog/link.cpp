@@ -29,6 +29,7 @@ constexpr Milliseconds kBurstTime{500};
 /// Twice the bucket of 1 ms that links of 1 Gbit/s are shaped with (125 kB), and past the slow
 /// start.
 constexpr std::uint64_t kLeftOut = 256 * 1024;
+constexpr std::size_t kMostMoments = 100;
 constexpr std::size_t kEchoes = 5;
 constexpr std::size_t kEchoBytes = 16;
 constexpr std::size_t kBlock = 64 * 1024;
@@ -132,9 +133,25 @@ BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals) {
   const auto first = std::find_if(arrivals.begin(), arrivals.end(), [&](const ArrivalPoint& point) {
     return point.bytes >= left_out;
   });
-  const auto span = std::chrono::duration<double>(last.at - first->at).count();
-  if (span <= 0) return {};
-  return {static_cast<double>(last.bytes - first->bytes) / span};
+  // The median over pairs of moments (Theil and Sen), far enough from each other to tell a rate and
+  // so near that most of them have nothing between them that held the sender up.
+  std::vector<ArrivalPoint> few;
+  const auto count = static_cast<std::size_t>(arrivals.end() - first);
+  const std::size_t most = std::min(count, kMostMoments);
+  for (std::size_t i = 0; i < most; ++i)
+    few.push_back(first[i * (count - 1) / std::max<std::size_t>(1, most - 1)]);
+  const std::size_t apart = std::max<std::size_t>(1, few.size() / 6);
+  std::vector<double> slopes;
+  for (std::size_t i = 0; i + apart < few.size(); ++i) {
+    for (std::size_t j = i + apart; j < std::min(few.size(), i + 2 * apart + 1); ++j) {
+      const double span = std::chrono::duration<double>(few[j].at - few[i].at).count();
+      if (span > 0) slopes.push_back(static_cast<double>(few[j].bytes - few[i].bytes) / span);
+    }
+  }
+  if (slopes.empty()) return {};
+  const auto middle = slopes.begin() + static_cast<std::ptrdiff_t>(slopes.size() / 2);
+  std::nth_element(slopes.begin(), middle, slopes.end());
+  return {*middle};
 }
 
 LinkSinks::LinkSinks(std::string address, Clock& clock, Log& log)

@@ -49,8 +49,8 @@ struct StampedArrival {
   std::chrono::nanoseconds seen{0};
 };
 std::vector<ArrivalPoint> by_one_clock(const std::vector<StampedArrival>& arrivals);
-/// Of bytes after the first 256 KiB (or the first half, when there are few); 0 when they tell
-/// nothing. Pure.
+/// Of bytes after the first 256 KiB (or the first half, when there are few), whatever held the
+/// sender up for a moment; 0 when they tell nothing. Pure.
 BytesPerSecond goodput_of(const std::vector<ArrivalPoint>& arrivals);
 
 /// Sinks of this host. Thread-safe.

@@ -236,8 +236,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   const auto next = std::find_if(kPoints.begin(), kPoints.end(),
                                  [&](milliseconds at) { return at > point.wall; });
   cycle.whole = next == kPoints.end() || *next > cycle.length;
-  if (cycle.whole || !vm.heat_of_whole_cycle) vm.heat = reading.heat;
-  vm.heat_of_whole_cycle = vm.heat_of_whole_cycle || cycle.whole;
+  keep_heat(vm, reading.heat);
   if (!cycle.whole) {
     vm.due = cycle.began + *next;
     return;
@@ -249,6 +248,17 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   }
   cycle.length = bounded(cycle.length, cycle.cost());
   vm.due = std::max(after, cycle.began + cycle.length);
+}
+
+/// A glance, or a cycle that is not over, may fall between two bursts of the guest: it adds to what
+/// the last long one saw.
+void Watcher::keep_heat(Vm& vm, const std::vector<double>& seen) {
+  const Cycle& cycle = vm.cycles.back();
+  if ((cycle.whole && !cycle.glance) || vm.heat.size() != seen.size()) {
+    vm.heat = seen;
+    return;
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) vm.heat[i] = std::max(vm.heat[i], seen[i]);
 }
 
 /// Ends the running cycle, if there is one, with what it has seen.

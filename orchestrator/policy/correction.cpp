@@ -41,7 +41,7 @@ Prior prior_of(Quantity quantity) {
     case Quantity::Downtime:
       return {0.10, 0.025};
     case Quantity::AddedJobTime:
-      return {0.20, 0.05};
+      return {0.30, 0.15};
   }
   return {};
 }

@@ -30,12 +30,15 @@ Replay stop_and_copy(const ReplayInput& input, const HypervisorCosts& costs) {
 }
 
 /// Check, Trans and Restart of Neves 2009 (Eq. 5.4) with the transfer through shared storage: the
-/// source writes the file over the link, the destination reads it.
+/// source packs the file and writes it over the link, the destination reads it.
 Replay checkpoint_restart(const ReplayInput& input, const HypervisorCosts& costs) {
   Replay out;
-  const double file = wire_of_memory(input, costs) + costs.device_bytes;
+  const double whole = wire_of_memory(input, costs);
+  const double file =
+      whole * std::clamp(input.compressed_fraction, 0.001, 1.0) + costs.device_bytes;
   const double rate = std::min(input.link_rate, costs.file_rate);
-  const double save_s = file / rate + input.zero_bytes / costs.zero_scan_rate;
+  const double save_s =
+      std::max(file / rate, whole / costs.compress_rate) + input.zero_bytes / costs.zero_scan_rate;
   const double restore_s = file / rate + costs.restore_s;
   out.downtime_s = save_s + restore_s + costs.switch_s;
   out.total_time_s = costs.set_up_s + out.downtime_s;

@@ -21,11 +21,15 @@ struct HypervisorCosts {
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
   double page_bytes = 4096;
-  double page_header_bytes = 8;     // of a normal page
-  double zero_page_bytes = 9;       // a header and one byte
-  double zero_scan_rate = 2e9;      // bytes/s: finding that pages are zero
-  double copy_rate = 1.5e9;         // bytes/s that one thread can send, however fast the link
-  double rate_step = 1048576;       // bytes/s: libvirt's limits are whole MiB/s, rounded down
+  double page_header_bytes = 8;  // of a normal page
+  double zero_page_bytes = 9;    // a header and one byte
+  double zero_scan_rate = 2e9;   // bytes/s: finding that pages are zero
+  double copy_rate = 1.5e9;      // bytes/s that one thread can send, however fast the link
+  double rate_step = 1048576;    // bytes/s: libvirt's limits are whole MiB/s, rounded down
+  // A limit of the rate is looked at after each write to the socket (64 pieces, so 32 pages and
+  // their headers), and what exceeds it in such a window is not taken back in the next.
+  double rate_window_s = 0.1;
+  double write_bytes = 32 * (4096 + 8);
   double iterate_s = 0.05;          // pages go out in slices; what is left is looked at between
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
@@ -42,24 +46,24 @@ struct HypervisorCosts {
   // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
   // until it runs again (the CPU's own thread does the work).
   double throttle_slice_s = 0.01;
-  double post_copy_rate = 58e6;  // bytes/s that the destination puts in their places
-  // Of the link: the queue of pages is kept short so that asked ones overtake, and runs dry at
-  // times.
-  double post_copy_link_share = 0.91;
-  double post_copy_switch_s = 0.055;  // as switch_s; the destination loads devices first
-  double queue_bytes = 0.28e6;        // wait in buffers at 100 Mbit/s, before the devices' state
-  double post_copy_lead_s = 0.2;      // from the first page until the switch is granted
+  double post_copy_rate = 600e6;      // bytes/s that the destination puts in their places
+  double post_copy_switch_s = 0.02;   // as switch_s
+  double queue_bytes = 0.28e6;        // wait in buffers, before the devices' state
+  double post_copy_lead_s = 0.06;     // from the first page until the switch is granted
+  double post_copy_end_s = 0.19;      // after the last page, until both ends know that it was
   double fault_s = 0.0005;            // handling a missing page at both ends
-  double fault_queue_s = 0.02;        // a request waits behind pages that are on their way
+  double fault_queue_s = 0.015;      // a request waits behind pages that are on their way
   // A guest reads pages, too; and the pages around a missing one come without being asked for.
-  // From one run: a guest that rewrote 32 MiB over and over stood still for 8.8 of 14.9 s.
+  // Guests that rewrote 9 and 32 MiB over and over stood still for 13.6 of 14.7 s and 8.8 of 14.9.
   double touch_factor = 1.25;
-  double fault_locality = 0.6;
+  double fault_locality = 0.8;
   double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
   double restore_s = 0.3;  // starting a VM from a file, beside reading it
   // Of a guest's progress while pages are sent: first writes after each look at the log, and the
-  // mover's share of the CPUs.
+  // mover's share of the CPUs. An emulated CPU finds each first write by itself, and its caches of
+  // addresses are emptied at each look: 0.07 to 0.13 in guests of a quarter of a core.
   double pre_copy_slowdown = 0.02;
+  double emulated_slowdown = 0.10;
 };
 
 struct ReplayInput {
@@ -75,6 +79,7 @@ struct ReplayInput {
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move
   double most_share = 1;  // vCPU time a second that the guest gets when it wants all
+  double slowdown = 0;    // of its progress while pages are sent before the switch, 0 to 1
   double link_rate = 0;   // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;  // bytes/s, until the switch

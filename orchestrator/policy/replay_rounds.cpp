@@ -76,18 +76,21 @@ class Rounds {
   /// its work at 50%.
   double progress_rate() const {
     const double most = std::max(in_.most_share, curve_.share());
-    return std::min(curve_.share(), most * (1 - throttle_));
+    return std::min(curve_.share(), most * (1 - throttle_)) * (1 - in_.slowdown);
   }
   /// Of the job's time, a second: what it would have done and does not.
   double held_rate() const {
-    return curve_.share() > 0
-               ? std::min(1.0, curve_.share()) * (1 - progress_rate() / curve_.share())
-               : 0;
+    return curve_.share() > 0 ? std::min(1.0, curve_.share()) *
+                                    (1 - progress_rate() / (1 - in_.slowdown) / curve_.share())
+                              : 0;
   }
-  /// Limits below the link's own rate are set in whole steps.
+  /// What comes of a limit below the link's own rate: it is set in whole steps, and exceeded by a
+  /// part of a write in each window.
   double settable(double rate) const {
     if (rate >= in_.link_rate || !(costs_.rate_step > 0)) return rate;
-    return std::max(1.0, std::floor(rate / costs_.rate_step)) * costs_.rate_step;
+    const double told = std::max(1.0, std::floor(rate / costs_.rate_step)) * costs_.rate_step;
+    const double writes = std::ceil(told * costs_.rate_window_s / costs_.write_bytes);
+    return std::min(in_.link_rate, writes * costs_.write_bytes / costs_.rate_window_s);
   }
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
@@ -382,9 +385,10 @@ void Rounds::switch_to_post_copy() {
   now_ += out_.downtime_s;
   const double wire = marked_wire();
   // The limit of pre-copy's rate is not one of post-copy's, whose pages are waited for.
-  const double rate = std::min(in_.link_rate * costs_.post_copy_link_share, costs_.post_copy_rate);
+  const double rate = std::min(in_.link_rate, costs_.post_copy_rate);
   const auto phase = post_copy(in_, costs_, {cold_ * (1 - zero_share_), hot_, window_, wire, rate});
-  const double duration = std::max(phase.duration_s, marked_s(in_.link_rate));
+  const double duration =
+      std::max(phase.duration_s, marked_s(in_.link_rate)) + costs_.post_copy_end_s;
   out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});
   out_.faulted_s = phase.faulted_s;
   out_.sent_bytes += wire + costs_.device_bytes;

@@ -23,6 +23,17 @@ double tightness_of(const Situation& situation) {
   return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
 }
 
+/// Of the guest's progress, by pages being sent. One that computes half of the time that it may
+/// loses half of what is taken from it.
+double slowdown_of(const Situation& situation, double crowded) {
+  const MemoryProfile& profile = situation.input.profile;
+  const double most = std::clamp(profile.cpu_granted, 0.01, 1.0);
+  const double busy = std::min(1.0, situation.middle.share() / most);
+  const double own =
+      profile.emulated ? situation.costs.emulated_slowdown : situation.costs.pre_copy_slowdown;
+  return busy * std::min(1.0, own + crowded);
+}
+
 ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
                          const Sending& sending) {
   const ForecastInput& in = situation.input;
@@ -36,6 +47,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
   out.most_share = std::clamp(in.profile.cpu_granted, 0.01, 1.0) * std::max(1, in.vcpus);
+  out.slowdown = slowdown_of(situation, 0);
   out.link_rate = in.link.goodput.value;
   out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
   if (in.policy.bandwidth_limit && in.policy.bandwidth_limit->value > 0) {
@@ -243,11 +255,7 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
 
 double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);
-  // A guest that computes half of the time that it may loses half of what is taken from it.
-  const double most = std::clamp(situation.input.profile.cpu_granted, 0.01, 1.0);
-  const double busy = std::min(1.0, situation.middle.share() / most);
-  const double taken = situation.costs.pre_copy_slowdown + replay.crowded;
-  const double slowed = taken * replay.live_s * busy;
+  const double slowed = slowdown_of(situation, replay.crowded) * replay.live_s;
   return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s);
 }
 

@@ -218,7 +218,8 @@ TEST_P(RecoveryTo, AHostThatFallsSilentMeanwhile) {
 INSTANTIATE_TEST_SUITE_P(States, RecoveryTo, testing::Values("Loading", "Resuming"),
                          [](const auto& one) { return one.param; });
 
-/// The recovery waits for the end of what works on the job: a call that hangs must not hold that up.
+/// The recovery waits for the end of what works on the job: a call that hangs must not hold that
+/// up.
 class RecoveryFrom : public RecoveryWorld, public testing::WithParamInterface<std::string> {};
 
 TEST_P(RecoveryFrom, AHostThatFallsSilentWhileACheckpointIsTaken) {

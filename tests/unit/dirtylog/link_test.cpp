@@ -110,6 +110,29 @@ TEST(Goodput, ABurstFromATokenBucketDoesNotCount) {
   EXPECT_NEAR(goodput_of(arrivals).value, 12e6, 12e6 * 0.001);
 }
 
+/// It waits for a CPU, and what gathered in the bucket of 1 ms meanwhile goes at once.
+TEST(Goodput, ASenderThatIsHeldUpForAMomentDoesNotCount) {
+  for (const double held_at : {0.3e6, 1e6, 2e6, 3.5e6}) {
+    std::vector<ArrivalPoint> arrivals;
+    double bucket = 125e3;
+    double at_s = 0;
+    bool held = false;
+    for (double bytes = 65536; bytes <= 4e6; bytes += 65536) {
+      if (bytes > held_at && !held) {
+        held = true;
+        at_s += 0.004;
+        bucket = 125e3;
+      }
+      const double at_once = std::min(bucket, 65536.0);
+      bucket -= at_once;
+      at_s += (65536 - at_once) / 120e6 + at_once / 5e9;
+      arrivals.push_back({static_cast<std::uint64_t>(bytes),
+                          std::chrono::nanoseconds{static_cast<std::int64_t>(at_s * 1e9)}});
+    }
+    EXPECT_NEAR(goodput_of(arrivals).value, 120e6, 120e6 * 0.005) << held_at;
+  }
+}
+
 /// The kernel's stamps are of the wall clock: one that is missing must not be of another.
 TEST(Goodput, OfStampsOnlyIfNoneIsMissing) {
   using std::chrono::milliseconds;

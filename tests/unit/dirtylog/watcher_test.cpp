@@ -27,6 +27,7 @@ struct FakeVm {
   int closed = 0;
   int armed = 0;
   int read = 0;
+  double heat = 0.25;
   MonotonicTime armed_at{0};
 };
 
@@ -47,8 +48,7 @@ class FakeLog final : public PageLog {
     const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
     const auto written = static_cast<std::uint64_t>(vm_.rate * since);
     return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
-                      progress() * vm_.waits_as_often,
-                      std::vector<double>(kHeatRegions, 0.25 * vm_.read)};
+                      progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat)};
   }
 
  private:
@@ -143,15 +143,26 @@ TEST_F(WatcherTest, TheLastCyclesAreKept) {
   EXPECT_EQ(cycles().back().began - cycles().front().began, seconds{64 * (kCyclesKept - 1)});
 }
 
-TEST_F(WatcherTest, HeatIsOfTheLastWholeCycle) {
+TEST_F(WatcherTest, HeatIsOfTheLastLongCycleAndOfWhatCameAfterIt) {
+  const auto heat = [&] { return watcher_.report("a")->heat[0]; };
+  vms_["a"].heat = 0.2;
   watcher_.watch("a");
   run(milliseconds{100});
-  EXPECT_DOUBLE_EQ(watcher_.report("a")->heat[0], 0.25 * 2) << "none is whole: what there is yet";
+  EXPECT_DOUBLE_EQ(heat(), 0.2) << "none is whole: what there is yet";
+  vms_["a"].heat = 0.5;
   run(seconds{10});
-  const double whole = watcher_.report("a")->heat[0];
-  EXPECT_DOUBLE_EQ(whole, 0.25 * 8);
+  EXPECT_DOUBLE_EQ(heat(), 0.5);
+  // A glance between two bursts.
+  vms_["a"].heat = 0.1;
+  watcher_.look_anew("a");
   run(seconds{2});
-  EXPECT_DOUBLE_EQ(watcher_.report("a")->heat[0], whole);
+  EXPECT_DOUBLE_EQ(heat(), 0.5);
+  vms_["a"].heat = 0.75;
+  run(seconds{2});
+  EXPECT_DOUBLE_EQ(heat(), 0.75);
+  vms_["a"].heat = 0.3;
+  run(seconds{140});
+  EXPECT_DOUBLE_EQ(heat(), 0.3) << "a whole one since";
 }
 
 TEST_F(WatcherTest, CostIsScansAndFaultsAndSmall) {
