@@ -1,6 +1,9 @@
 """What checkpoints cost a job: the same work with and without, by turns, in the same VMs, at several intervals; how long the
 job stands still for one, how far apart its VMs stop, and how many bytes it is.
 
+Runs of the same work differ by more than a checkpoint a minute can cost. So what each one cost is also taken from inside of
+its run: by the ends of the iterations around it, against the pace just before and just after.
+
 Guests are capped, as in the bench `move`: a real host writes checkpoints with cores of its own. Every run is a row that is
 kept at once: with --json a bench that was stopped goes on where it was.
 """
@@ -18,10 +21,12 @@ from typing import Any
 
 from bars import at_most, exactly, figures, worst_median
 from caps import Caps
+from cost import added_job_time
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
+from move import Tail
 from partial import Partial
-from workloads import Follower, Mare, report
+from workloads import report
 
 POOL = "checkpoint"
 RANKS = 2
@@ -32,6 +37,10 @@ LOAD_LIMIT = 6.0
 #: Seconds from one checkpoint to the next, and how long a run without any is then: at least one checkpoint fits in.
 LENGTHS_S = {10: 45.0, 60: 135.0, 600: 660.0}
 QUICK_LENGTHS_S = {10: 25.0, 60: 75.0}
+#: The pace before and after a checkpoint is taken over so long, where checkpoints are so often; no other one falls into it.
+PACE_S = {10: 5.0, 60: 20.0, 600: 20.0}
+#: A job's last lines come at most so much later than its end is known.
+LAST_LINES_S = 30.0
 FULL, INCREMENTAL = "full", "incremental"
 ENDED = ("succeeded", "failed", "cancelled")
 PAUSE_P50_MS, SKEW_MS, OVERHEAD_60S = 100.0, 20.0, 1.0
@@ -127,7 +136,9 @@ def one_run(cluster: Cluster, program: Program, units: int, more: Json) -> Row:
     load = os.getloadavg()[0]
     body = {"pool": POOL, "command": program.with_work(units), "ranks": RANKS, **more}
     job: str = cluster.submit("POST", "jobs", body)["target"]
-    follower = Follower(Mare(pathlib.Path(cluster.program("mare")), cluster.url, cluster.token_file), job)
+    output = pathlib.Path(cluster.state) / "jobs" / job / "output"
+    wait_until(lambda: output.exists() or cluster.get(f"jobs/{job}")["state"] in ENDED, f"{job} writes")
+    tail = Tail(output)
     checkpoints: dict[str, Json] = {}
 
     def look() -> Json:
@@ -137,21 +148,27 @@ def one_run(cluster: Cluster, program: Program, units: int, more: Json) -> Row:
                 checkpoints[one["id"]] = one
         row = cluster.get(f"jobs/{job}")
         return row if row["state"] in ENDED else None
-    ended = wait_until(look, f"{job} ends", patience_s=3600, period_s=0.5)
-    if not follower.wait_for_end(60) or follower.failure:
-        raise AssertionError(f"the output of {job} could not be followed to its end: {follower.failure}")
-    told = [line.arrived for line in follower.lines if line.text.startswith(program.line)]
-    checksum, right = verdict_of([line.text for line in follower.lines])
+    try:
+        ended = wait_until(look, f"{job} ends", patience_s=3600, period_s=0.5)
+        if ended["state"] == "succeeded":
+            wait_until(lambda: verdict_of([line.text for line in list(tail.lines)])[0], f"{job} tells its result", patience_s=LAST_LINES_S)
+    finally:
+        tail.stop()
+    told = [line.arrived for line in tail.lines if line.text.startswith(program.line)]
+    checksum, right = verdict_of([line.text for line in tail.lines])
     takes = [one["outcome"] for one in cluster.items(f"operations?kind=checkpoint.take&target={job}")]
     return {"job": job, "units": units, "seconds": told[-1] - told[0] if len(told) > 1 else None, "lines": len(told),
             "right": ended["state"] == "succeeded" and right, "reason": ended["reason"], "checksum": checksum,
-            "checkpoints": [of_checkpoint(one) for one in checkpoints.values()],
+            "checkpoints": [of_checkpoint(one, told, PACE_S.get(more.get("checkpoint_every_s", 0), 0)) for one in checkpoints.values()],
             "takes": {outcome: takes.count(outcome) for outcome in sorted(set(takes))}, "load": max(load, os.getloadavg()[0])}
 
 
-def of_checkpoint(one: Json) -> Row:
-    took = (report.parse_time(one["completed"]) or 0) - (report.parse_time(one["began"]) or 0)
-    return {"id": one["id"], "pause_ms": one["pause_ms"], "skew_ms": one["skew_ms"], "size_bytes": one["size_bytes"], "took_s": took}
+def of_checkpoint(one: Json, told: list[float], pace_s: float) -> Row:
+    """`told`: when lines of progress came. `lost_s` is None where too few of them came before or after it."""
+    began, completed = (report.parse_time(one[name]) or 0.0 for name in ("began", "completed"))
+    cost = added_job_time(told, began, completed, pace_s)
+    return {"id": one["id"], "pause_ms": one["pause_ms"], "skew_ms": one["skew_ms"], "size_bytes": one["size_bytes"], "took_s": completed - began,
+            "lost_s": cost.added if cost else None, "lost_noise_s": cost.noise if cost else None}
 
 
 def measure(cluster: Cluster, partial: Partial, pair: Pair, option: Json) -> list[Row]:
@@ -220,6 +237,18 @@ def overhead(both: list[tuple[Row, Row]]) -> float | None:
     return 100 * (sum(other["seconds"] for _, other in both) / without - 1) if both else None
 
 
+def lost_percent(taken: list[Row], every_s: int) -> float | None:
+    """The mean of what these checkpoints cost, over their interval. The mean and not the median: rare long stops count."""
+    known = [one["lost_s"] for one in taken if one.get("lost_s") is not None]
+    return 100 * sum(known) / len(known) / every_s if known else None
+
+
+def taken_in(rows: list[Row], mode: str, every_s: int) -> list[Row]:
+    """All checkpoints of runs that were right, on a quiet machine."""
+    return [one for row in rows if (row["mode"], row["every_s"]) == (mode, every_s) and row["right"] and row["load"] <= LOAD_LIMIT
+            for one in row["checkpoints"]]
+
+
 def cell_of(rows: list[Row], program: str, every_s: int, mode: str) -> Row:
     mine = [row for row in rows if (row["program"], row["every_s"], row["mode"]) == (program, every_s, mode)]
     both = couples(mine)
@@ -228,6 +257,7 @@ def cell_of(rows: list[Row], program: str, every_s: int, mode: str) -> Row:
     return {"program": program, "every_s": every_s, "mode": mode, "pairs": len(mine) // 2, "counted": len(both), "checkpoints": len(taken),
             "without_s": figures([one["seconds"] for one, _ in both]), "with_s": figures([one["seconds"] for _, one in both]),
             "added_s": figures(added), "added_per_checkpoint_s": sum(added) / len(taken) if taken else None, "overhead_percent": overhead(both),
+            "lost_s": figures([one["lost_s"] for one in taken]), "lost_percent": lost_percent(taken, every_s),
             **{name: figures([one[name] for one in taken]) for name in ("pause_ms", "skew_ms", "size_bytes", "took_s")}}
 
 
@@ -247,6 +277,8 @@ def results_of(rows: list[Row]) -> Row:
     modes = sorted({row["mode"] for row in rows})
     overheads = {mode: {str(every_s): overhead(couples([row for row in rows if (row["mode"], row["every_s"]) == (mode, every_s)]))
                         for every_s in sorted({row["every_s"] for row in rows if row["mode"] == mode})} for mode in modes}
+    lost = {mode: {str(every_s): lost_percent(taken_in(rows, mode, every_s), every_s)
+                   for every_s in sorted({row["every_s"] for row in rows if row["mode"] == mode})} for mode in modes}
     bars = {}
     for mode in [FULL, *(one for one in modes if one != FULL)]:
         taken: dict[str, list[float | None]] = {}
@@ -257,11 +289,11 @@ def results_of(rows: list[Row]) -> Row:
         more = "" if mode == FULL else f"_{mode}"
         bars |= {f"gang_pause_p50_ms{more}": at_most(figures(pauses).get("median"), PAUSE_P50_MS, "ms"),
                  f"gang_skew_ms{more}": at_most(worst_median(taken), SKEW_MS, "ms"),
-                 f"overhead_60s{more}": at_most(overheads.get(mode, {}).get("60"), OVERHEAD_60S, "%")}
+                 f"overhead_60s{more}": at_most(lost.get(mode, {}).get("60"), OVERHEAD_60S, "%")}
     wrong = wrong_jobs(rows)
     return {
         "results": {"runs": len(rows), "dropped_for_load": sum(row["load"] > LOAD_LIMIT for row in rows), "wrong_jobs": wrong,
-                    "pairs_counted": len(couples(rows)), "overhead_percent": overheads, "cells": cells, "rows": rows},
+                    "pairs_counted": len(couples(rows)), "overhead_percent": overheads, "lost_percent": lost, "cells": cells, "rows": rows},
         "baselines": {"without": "the same work in the same VMs, just before, without checkpoints"},
         "limits": {"size_bytes": {"value": RANKS * MEMORY_MIB * (1 << 20), "unit": "bytes",
                                   "arithmetic": f"{RANKS} VMs of {MEMORY_MIB} MiB: all that a checkpoint has to hold, devices aside"}},

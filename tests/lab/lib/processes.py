@@ -71,6 +71,17 @@ class Processes:
     def still(self, seen: Seen) -> bool:
         return self._read(seen.pid) == seen
 
+    def has_run(self, seen: Seen) -> bool:
+        """Whether its virtual CPUs ever computed. Those of a copy that was loaded and never told to run take next to nothing."""
+        nanoseconds = 0
+        try:
+            for thread in (self._proc / str(seen.pid) / "task").iterdir():
+                if (thread / "comm").read_text().startswith("CPU "):
+                    nanoseconds += int((thread / "schedstat").read_text().split()[0])
+        except (OSError, IndexError, ValueError):
+            return True  # it is ending, or this kernel does not count: nothing is taken back
+        return nanoseconds > STANDS_STILL_NS
+
     def _read(self, pid: int) -> Seen | None:
         folder = self._proc / str(pid)
         try:
@@ -80,18 +91,6 @@ class Processes:
         except OSError:
             return None  # it has ended
         return Seen(pid, host, *known) if known and host else None
-
-
-def has_run(pid: int, proc: pathlib.Path = PROC) -> bool:
-    """Whether its virtual CPUs ever computed. Those of a copy that was loaded and never told to run take next to nothing."""
-    nanoseconds = 0
-    try:
-        for thread in (proc / str(pid) / "task").iterdir():
-            if (thread / "comm").read_text().startswith("CPU "):
-                nanoseconds += int((thread / "schedstat").read_text().split()[0])
-    except (OSError, IndexError, ValueError):
-        return True  # it is ending, or this kernel does not count: nothing is taken back
-    return nanoseconds > STANDS_STILL_NS
 
 
 def twice(processes: Processes) -> list[list[Seen]]:
@@ -136,7 +135,7 @@ class Doubles:
         while not self._ends.wait(LOOK_S):
             for same in twice(self._processes):
                 words = f"{same[0].vm}: " + ", ".join(f"{one.host} (process {one.pid})" for one in same)
-                into = self.found if sum(has_run(one.pid) for one in same) > 1 else self.loaded
+                into = self.found if sum(self._processes.has_run(one) for one in same) > 1 else self.loaded
                 if words not in into:
                     into.append(words)
             self.looks += 1

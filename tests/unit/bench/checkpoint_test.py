@@ -83,7 +83,8 @@ class Verdicts(unittest.TestCase):
 class Results(unittest.TestCase):
     def test_all_pairs_together(self) -> None:
         found = results_of([*pair_rows("a", 100.0, 101.0), *pair_rows("b", 200.0, 201.0, program="heat", checksum="cd")])
-        self.assertAlmostEqual(found["bars"]["overhead_60s"]["value"], 100 * 2 / 300)
+        self.assertAlmostEqual(found["results"]["overhead_percent"][FULL]["60"], 100 * 2 / 300)
+        self.assertAlmostEqual(found["bars"]["overhead_60s"]["value"], 100 * 0.5 / 60)
         self.assertEqual({name: one["holds"] for name, one in found["bars"].items()},
                          dict.fromkeys(("gang_pause_p50_ms", "gang_skew_ms", "overhead_60s", "wrong_jobs"), True))
         matmul, heat = found["results"]["cells"]
@@ -100,7 +101,7 @@ class Results(unittest.TestCase):
         failed = pair_rows("d", 100.0, 150.0)
         failed[1] |= {"right": False, "reason": "exit code 1"}
         found = results_of([*good, *loaded, *without_any, *failed, run_row("e", False, 50.0)])
-        self.assertAlmostEqual(found["bars"]["overhead_60s"]["value"], 1.0)
+        self.assertAlmostEqual(found["results"]["overhead_percent"][FULL]["60"], 1.0)
         self.assertEqual((found["results"]["pairs_counted"], found["results"]["dropped_for_load"]), (1, 1))
         self.assertEqual(len(found["results"]["rows"]), 9, "but they are kept")
         self.assertEqual(found["bars"]["wrong_jobs"]["value"], 1)
@@ -115,6 +116,25 @@ class Results(unittest.TestCase):
         self.assertFalse(found["overhead_60s"]["holds"])
         self.assertTrue(found["overhead_60s_incremental"]["holds"])
 
+    def test_what_checkpoints_cost_is_of_right_and_quiet_runs_and_a_mean(self) -> None:
+        good = [*pair_rows("a", 100.0, 101.0), *pair_rows("b", 100.0, 100.2)]
+        loaded, failed = pair_rows("c", 100.0, 150.0), pair_rows("d", 100.0, 150.0)
+        loaded[1]["load"] = LOAD_LIMIT + 0.1
+        failed[1]["right"] = False
+        unseen = pair_rows("e", 100.0, 100.0)
+        for one in unseen[1]["checkpoints"]:
+            one["lost_s"] = None
+        found = results_of([*good, *loaded, *failed, *unseen])
+        self.assertAlmostEqual(found["results"]["lost_percent"][FULL]["60"], 100 * (2 * 0.5 + 2 * 0.1) / 4 / 60)
+
+    def test_what_one_cost_is_seen_in_the_pace_around_it(self) -> None:
+        # A line each 0.25 s, and 0.3 s lost within a checkpoint from 1000 to 1001.5.
+        told = [990 + 0.25 * i + (0.3 if 0.25 * i > 10.5 else 0) for i in range(100)]
+        one = {"id": "ck-1", "pause_ms": 1.0, "skew_ms": 1.0, "size_bytes": 1, "began": "1970-01-01T00:16:40Z",
+               "completed": "1970-01-01T00:16:41.500000Z"}
+        self.assertAlmostEqual(checkpoint.of_checkpoint(one, told, 5.0)["lost_s"], 0.3, 6)
+        self.assertIsNone(checkpoint.of_checkpoint(one, told[:45], 5.0)["lost_s"])
+
     def test_nothing_measured_holds_nothing_of_time(self) -> None:
         bars = results_of([])["bars"]
         self.assertEqual([name for name, one in bars.items() if one["holds"]], ["wrong_jobs"])
@@ -124,7 +144,7 @@ class Results(unittest.TestCase):
 class FakeCluster:
     """Jobs whose lines and checkpoints come by the clock."""
 
-    url, token_file = "http://made", "token"
+    state = "made"
     PACE_S, EACH_S = 0.25, 0.4
 
     def __init__(self, clock: Clock) -> None:
@@ -162,14 +182,12 @@ class FakeCluster:
                  "completed": done} for i in kept]
 
 
-class FakeFollower:
-    failure = None
-
-    def __init__(self, cluster: FakeCluster, job: str) -> None:
+class FakeTail:
+    def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
 
-    def wait_for_end(self, timeout: float) -> bool:
-        return True
+    def stop(self) -> None:
+        pass
 
     @property
     def lines(self) -> list[report.Line]:
@@ -183,8 +201,8 @@ class Measured(unittest.TestCase):
         clock, partial = Clock(), Partial(None, {})
         cluster = FakeCluster(clock)
         pair = Pair(MATMUL, 10, 45.0, INCREMENTAL, 1)
-        with mock.patch.object(lib.waiting, "time", clock), mock.patch.object(checkpoint, "Follower", FakeFollower), \
-                mock.patch.object(checkpoint, "Mare", lambda *_: cluster), mock.patch("os.getloadavg", lambda: (1.0, 0, 0)):
+        with mock.patch.object(lib.waiting, "time", clock), mock.patch.object(checkpoint, "Tail", lambda _: FakeTail(cluster)), \
+                mock.patch.object(checkpoint.pathlib.Path, "exists", lambda _: True), mock.patch("os.getloadavg", lambda: (1.0, 0, 0)):
             without, having = checkpoint.measure(cluster, partial, pair, {"checkpoint_kind": "incremental"})  # type: ignore[arg-type]
             again = checkpoint.measure(cluster, partial, pair, {"checkpoint_kind": "incremental"})  # type: ignore[arg-type]
         self.assertEqual(again, [without, having])

@@ -79,15 +79,17 @@ def recovery_report() -> dict[str, Any]:
             **kills.results_of(rows, PLAIN, [failure_row(90, 630.0), failure_row(50, None, survived=False)], 4)}
 
 
-def run_row(pair: str, wanted: bool, seconds: float, program: str = "matmul", every_s: int = 60, mode: str = checkpoint.FULL, **more: Any) -> Row:
-    taken = [{"id": "ck-1", "pause_ms": 40.0, "skew_ms": 4.0, "size_bytes": 2e8, "took_s": 2.0},
-             {"id": "ck-2", "pause_ms": 60.0, "skew_ms": 8.0, "size_bytes": 1e8, "took_s": 3.0}] if wanted else []
+def run_row(pair: str, wanted: bool, seconds: float, program: str = "matmul", every_s: int = 60, mode: str = checkpoint.FULL,
+            lost_s: float | None = None, **more: Any) -> Row:
+    each = {"lost_s": lost_s, "lost_noise_s": 0.1}
+    taken = [{"id": "ck-1", "pause_ms": 40.0, "skew_ms": 4.0, "size_bytes": 2e8, "took_s": 2.0, **each},
+             {"id": "ck-2", "pause_ms": 60.0, "skew_ms": 8.0, "size_bytes": 1e8, "took_s": 3.0, **each}] if wanted else []
     return {"pair": pair, "program": program, "every_s": every_s, "mode": mode, "checkpoints_wanted": wanted, "units": 100, "seconds": seconds,
             "right": True, "reason": None, "checksum": "ab", "checkpoints": taken, "load": 2.0, "lines": 100, "takes": {}, **more}
 
 
 def pair_rows(name: str, without: float, having: float, **more: Any) -> list[Row]:
-    return [run_row(name, False, without, **more), run_row(name, True, having, **more)]
+    return [run_row(name, False, without, **more), run_row(name, True, having, lost_s=(having - without) / 2, **more)]
 
 
 def checkpoint_report() -> dict[str, Any]:

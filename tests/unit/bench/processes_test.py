@@ -40,6 +40,14 @@ class Table(Processes):
     def become(self, pid: int, argv: list[str]) -> None:
         (self.folder / "proc" / str(pid) / "cmdline").write_bytes("".join(word + "\0" for word in argv).encode())
 
+    def compute(self, pid: int, nanoseconds: int) -> None:
+        """So long its virtual CPU has run in all; another thread of it more."""
+        for tid, name, ran in ((pid, "qemu-system-x86", nanoseconds + 9_000_000), (pid + 1000, "CPU 0/TCG", nanoseconds)):
+            thread = self.folder / "proc" / str(pid) / "task" / str(tid)
+            thread.mkdir(parents=True, exist_ok=True)
+            (thread / "comm").write_text(f"{name}\n")
+            (thread / "schedstat").write_text(f"{ran} 77 3\n")
+
     def end(self, pid: int) -> None:
         """As the kernel does it: a process that ends has no arguments any more, but is still listed."""
         self.become(pid, [])
@@ -108,6 +116,17 @@ class Looks(unittest.TestCase):
         self.assertEqual(len(doubles.found), 1)
         self.assertIn("rise-0: ", doubles.found[0])
         self.assertIn("h2 (process 12)", doubles.found[0])
+
+
+    def test_a_copy_that_was_loaded_and_never_ran_is_no_double(self) -> None:
+        for pid, host, ran_ns in ((10, "h1", 5_000_000_000), (12, "h2", 300_000)):
+            self.table.begin(pid, host, qemu("rise-0", UUID.format(0)))
+            self.table.compute(pid, ran_ns)
+        with Doubles(self.table) as doubles:
+            wait_until(lambda: doubles.loaded, "the copy", 10, 0.01)
+            self.assertEqual(doubles.found, [])
+            self.table.compute(12, 30_000_000)
+            wait_until(lambda: doubles.found, "the double", 10, 0.01)
 
 
 class Ends(unittest.TestCase):
