@@ -46,12 +46,12 @@ struct HypervisorCosts {
   // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
   // until it runs again (the CPU's own thread does the work).
   double throttle_slice_s = 0.01;
-  double post_copy_rate = 600e6;      // bytes/s that the destination puts in their places
-  double post_copy_switch_s = 0.02;   // as switch_s
-  double queue_bytes = 0.28e6;        // wait in buffers, before the devices' state
-  double post_copy_lead_s = 0.06;     // from the first page until the switch is granted
-  double post_copy_end_s = 0.19;      // after the last page, until both ends know that it was
-  double fault_s = 0.0005;            // handling a missing page at both ends
+  double post_copy_rate = 600e6;     // bytes/s that the destination puts in their places
+  double post_copy_switch_s = 0.02;  // as switch_s
+  double queue_bytes = 0.28e6;       // wait in buffers, before the devices' state
+  double post_copy_lead_s = 0.06;    // from the first page until the switch is granted
+  double post_copy_end_s = 0.19;     // after the last page, until both ends know that it was
+  double fault_s = 0.0005;           // handling a missing page at both ends
   double fault_queue_s = 0.015;      // a request waits behind pages that are on their way
   // A guest reads pages, too; and the pages around a missing one come without being asked for.
   // Guests that rewrote 9 and 32 MiB over and over stood still for 13.6 of 14.7 s and 8.8 of 14.9.

@@ -130,7 +130,8 @@ def checkpoint(report: Json) -> list[str]:
     results = report["results"]
     cells = ((one["program"], number(one["every_s"]), one["mode"], f"{one['counted']} of {one['pairs']}", number(one["without_s"].get("median"), ".1f"),
               number(one["added_s"].get("median"), ".2f"), number(one["overhead_percent"], ".2f"), number(one["checkpoints"]),
-              number(one["added_per_checkpoint_s"], ".2f"), number(one["lost_percent"], ".2f"), quantiles(one["pause_ms"], ".1f"), quantiles(one["skew_ms"], ".1f"),
+              number(one["added_per_checkpoint_s"], ".2f"), number(one["lost_percent"], ".2f"), quantiles(one["pause_ms"], ".1f"),
+              quantiles(one["skew_ms"], ".1f"),
               number(one["size_bytes"]["median"] / 1e6 if one["size_bytes"]["count"] else None, ".0f"), number(one["took_s"].get("median"), ".1f"))
              for one in results["cells"])
     together = ((mode, every_s, number(value, ".2f"), number(results["lost_percent"][mode][every_s], ".2f"))
