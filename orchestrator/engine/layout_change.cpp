@@ -1,7 +1,8 @@
 // layout.change: the VMs of a running job over more hosts, or on fewer. A plan.layout, its first
-// child, says which move where and whether the job gains by it; only then they move, in the waves
-// that its forecasts give. A VM that can't be moved ends it: all ranks wait for the slowest, so
-// the moves that are left would cost and not help. What was reached is told, and stays.
+// child, says which move where and whether the job gains by it; only then they move, each as soon as
+// hosts and links have a place for it, in the order that its forecasts give: all ranks wait for the
+// slowest, so one VM's move had better cost them the time in which another's does. A VM that can't
+// be moved ends it: what is left would cost and not help. What was reached is told, and stays.
 #include <algorithm>
 #include <set>
 
@@ -155,11 +156,11 @@ class LayoutChange final : public Task {
     if (!scene->gone.empty()) {
       return end(*scene, all, make_error(Code::FailedPrecondition, scene->gone));
     }
-    const auto wave = next_wave(scene->here, scene->waves);
-    if (wave.empty()) {
+    const auto left = moves_left(scene->here, scene->waves);
+    if (left.empty()) {
       return end(*scene, all, make_error(Code::Internal, "its forecasts are gone"));
     }
-    const auto begun = start_wave(context_, operation().id, wave, past, Else::TriesAgain);
+    const auto begun = start_wave(context_, operation().id, left, past, Else::TriesAgain);
     if (begun.started > 0) return;
     if (begun.trouble) return end(*scene, all, *begun.trouble);
     come_back();

@@ -22,6 +22,18 @@ Result<Operation> start_move(Context& context, const OperationId& parent, const 
   return start_child(context, request, parent);
 }
 
+std::vector<NextMove> moves_in(const policy::Wave& wave, const std::vector<Vm>& vms,
+                               const MovesPlan& plan) {
+  std::vector<NextMove> out;
+  for (const auto& planned : wave.moves) {
+    const auto& wanted = plan.moves[planned.index];
+    const auto here =
+        std::find_if(vms.begin(), vms.end(), [&](const Vm& vm) { return vm.id == wanted.vm; });
+    if (here != vms.end()) out.push_back({*here, wanted.destination});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<MovesMade> moves_made(Context& context, const std::vector<Operation>& children,
@@ -49,16 +61,18 @@ std::optional<MovesMade> moves_made(Context& context, const std::vector<Operatio
 
 std::vector<NextMove> next_wave(const std::vector<Vm>& vms, const MovesPlan& plan) {
   for (const auto& wave : plan.plan.waves) {
-    std::vector<NextMove> out;
-    for (const auto& planned : wave.moves) {
-      const auto& wanted = plan.moves[planned.index];
-      const auto here =
-          std::find_if(vms.begin(), vms.end(), [&](const Vm& vm) { return vm.id == wanted.vm; });
-      if (here != vms.end()) out.push_back({*here, wanted.destination});
-    }
+    auto out = moves_in(wave, vms, plan);
     if (!out.empty()) return out;
   }
   return {};
+}
+
+std::vector<NextMove> moves_left(const std::vector<Vm>& vms, const MovesPlan& plan) {
+  std::vector<NextMove> out;
+  for (const auto& wave : plan.plan.waves) {
+    for (auto& next : moves_in(wave, vms, plan)) out.push_back(std::move(next));
+  }
+  return out;
 }
 
 WaveStart start_wave(Context& context, const OperationId& parent, const std::vector<NextMove>& wave,

@@ -1,4 +1,5 @@
 // After the switch: the row, the announcement, the guest's health, the figures.
+#include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/engine/vm_migrate.h"
 
@@ -19,6 +20,8 @@ void VmMigrate::commit_destination(Event event, const std::string& detail) {
   };
   if (!step(event, detail, also)) return;
   vm_ = row;
+  // Nothing crosses the link any more: while its guest is waited for, the next one may go.
+  context_.slots->leave(operation().id);
   complete();
 }
 
