@@ -53,6 +53,8 @@ class CheckpointRestore final : public Task {
   void resume_all();
   void resumed(const std::vector<Status>& answers);
   void hang_up();
+  /// Gives up as soon as a VM has ended; its guest would be waited for far longer.
+  void watch_vms();
   void verify();
   void verified(const std::vector<Status>& answers);
   void done();

@@ -9,6 +9,7 @@ namespace {
 
 constexpr auto kResumeAgain = std::chrono::milliseconds{200};
 constexpr auto kVerifyWithin = std::chrono::seconds{30};
+constexpr auto kLookAtVmsEvery = std::chrono::milliseconds{500};
 
 }  // namespace
 
@@ -35,7 +36,25 @@ void CheckpointRestore::resumed(const std::vector<Status>& answers) {
   if (auto error = trouble(answers, all_well)) return abort(*error);
   if (!all_well) return after(kResumeAgain, [this] { resume_all(); });
   hang_up();
+  watch_vms();
   verify();
+}
+
+void CheckpointRestore::watch_vms() {
+  std::vector<GangCall<Result<VmObservation>>> calls;
+  for (const auto& vm : vms_) {
+    calls.push_back({vm.id, *vm.host, [key = VmKey{vm.id, vm.uuid}](Driver& driver) {
+                       return driver.observe(key);
+                     }});
+  }
+  call_gang<Result<VmObservation>>(
+      calls, [this](const std::vector<Result<VmObservation>>& answers) {
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          if (!answers[i] || answers[i]->copy != Copy::Absent) continue;
+          return abort(make_error(Code::Unavailable, "VM '" + vms_[i].id.value + "' has ended"));
+        }
+        after(kLookAtVmsEvery, [this] { watch_vms(); });
+      });
 }
 
 /// A job that was put back is good when its guests answer.

@@ -1,8 +1,9 @@
 // layout.change: the VMs of a running job over more hosts, or on fewer. A plan.layout, its first
-// child, says which move where and whether the job gains by it; only then they move, each as soon as
-// hosts and links have a place for it, in the order that its forecasts give: all ranks wait for the
-// slowest, so one VM's move had better cost them the time in which another's does. A VM that can't
-// be moved ends it: what is left would cost and not help. What was reached is told, and stays.
+// child, says which move where and whether the job gains by it; only then they move, each as soon
+// as hosts and links have a place for it, in the order that its forecasts give: all ranks wait for
+// the slowest, so one VM's move had better cost them the time in which another's does. A VM that
+// can't be moved ends it: what is left would cost and not help. What was reached is told, and
+// stays.
 #include <algorithm>
 #include <set>
 
@@ -41,9 +42,20 @@ class LayoutChange final : public Task {
     auto children = children_of(context_, operation().id);
     if (!children) return again();
     const auto past = moves_made(context_, *children, operation().cancel_requested);
-    if (!past) return;  // their ends bring us back
+    if (!past) return hold_back(*children);  // their ends bring us back
     if (state() == LayoutChangeState::Costing) return decide(*past);
     if (state() == LayoutChangeState::Moving) return move(*past);
+  }
+
+  /// A job that has ended needs no more moves: those that wait for their turn are not made.
+  void hold_back(const std::vector<Operation>& children) {
+    if (state() != LayoutChangeState::Moving) return;
+    auto job = query<Job>(store(), [&](const store::Reader& r) { return r.job(id()); });
+    if (job && job->state == JobState::Running) return;
+    for (const auto& child : children) {
+      const bool waits = child.state == to_string(MigrationState::Planned);
+      if (!child.finished() && waits) cancel_child(context_, child.id);
+    }
   }
 
   // --- Costing

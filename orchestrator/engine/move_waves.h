@@ -29,8 +29,8 @@ struct NextMove {
 /// Of these VMs those of the first wave that has some; empty if the plan has none of them.
 std::vector<NextMove> next_wave(const std::vector<Vm>& vms, const MovesPlan& plan);
 
-/// Of these VMs all that the plan has, in the order of its waves: each begins when its hosts and its
-/// link have a place for it.
+/// Of these VMs all that the plan has, in the order of its waves: each begins when its hosts and
+/// its link have a place for it.
 std::vector<NextMove> moves_left(const std::vector<Vm>& vms, const MovesPlan& plan);
 
 /// What a VM does whose move to where the plan says has failed, or has become impossible.

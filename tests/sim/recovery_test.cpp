@@ -218,6 +218,20 @@ TEST_P(RecoveryTo, AHostThatFallsSilentMeanwhile) {
 INSTANTIATE_TEST_SUITE_P(States, RecoveryTo, testing::Values("Loading", "Resuming"),
                          [](const auto& one) { return one.param; });
 
+TEST_F(Recovery, OfAVmThatEndsWhileItsJobIsPutBack) {
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-2"}));
+  ASSERT_TRUE(a_restore_reaches("Resuming"));
+  const auto runs = [&] {
+    return world.cluster.copy_on(host_of("demo-1"), VmId{"demo-1"}) == Copy::Running;
+  };
+  ASSERT_TRUE(world.play_while_not(runs, 1min));
+  const auto began = world.clock.now();
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-1"}));
+  ASSERT_TRUE(is_back());
+  EXPECT_LT(world.clock.now() - began, 20s) << "its guest is not waited for";
+  expect_right_result(first);
+}
+
 /// The recovery waits for the end of what works on the job: a call that hangs must not hold that
 /// up.
 class RecoveryFrom : public RecoveryWorld, public testing::WithParamInterface<std::string> {};
