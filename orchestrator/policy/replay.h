@@ -64,6 +64,9 @@ struct HypervisorCosts {
   // addresses are emptied at each look: 0.07 to 0.13 in guests of a quarter of a core.
   double pre_copy_slowdown = 0.02;
   double emulated_slowdown = 0.10;
+  // CPU time that the destination's emulator takes to translate the guest's code anew: guests of a
+  // tenth of a core were silent for 0.5 to 0.8 s after 0.05 s of downtime.
+  double emulated_warm_up_s = 0.05;
 };
 
 struct ReplayInput {

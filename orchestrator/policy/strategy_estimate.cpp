@@ -34,6 +34,11 @@ double slowdown_of(const Situation& situation, double crowded) {
   return busy * std::min(1.0, own + crowded);
 }
 
+/// vCPU time a second that the guest gets when it wants all.
+double most_share(const ForecastInput& input) {
+  return std::clamp(input.profile.cpu_granted, 0.01, 1.0) * std::max(1, input.vcpus);
+}
+
 ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
                          const Sending& sending) {
   const ForecastInput& in = situation.input;
@@ -46,7 +51,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
-  out.most_share = std::clamp(in.profile.cpu_granted, 0.01, 1.0) * std::max(1, in.vcpus);
+  out.most_share = most_share(in);
   out.slowdown = slowdown_of(situation, 0);
   out.link_rate = in.link.goodput.value;
   out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
@@ -256,7 +261,11 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
 double added_job_time(const Situation& situation, const Replay& replay) {
   const double tightness = tightness_of(situation);
   const double slowed = slowdown_of(situation, replay.crowded) * replay.live_s;
-  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s);
+  const MemoryProfile& profile = situation.input.profile;
+  const double cold = profile.emulated && !replay.cancelled
+                          ? situation.costs.emulated_warm_up_s / most_share(situation.input)
+                          : 0;
+  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s + cold);
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {

@@ -28,7 +28,7 @@ struct StrategyEstimate {
 };
 
 /// Seconds that a move adds to the job's run, or to the VM's own progress without a job:
-///   tightness * (downtime + slow-down * pre-copy + held back + waiting for pages)
+///   tightness * (downtime + slow-down * pre-copy + held back + waiting for pages + warming up)
 double added_job_time(const Situation& situation, const Replay& replay);
 
 /// The strategy with the knobs that serve the priority of the policy best.

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from caps import Caps
-from lib.cluster import Cluster, Json
+from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 from move import Tail
 from workloads import report
@@ -37,6 +37,8 @@ VCPU_SHARE = 0.1
 GRID = 1024
 #: A line costs an emulated guest some 6 ms of its CPU, and a capped one has 100 ms a second.
 REPORT_EVERY = 25
+#: Ranks that wait for each other had better stand still together than one after the other.
+MARED = ["--migrations-per-host", "4", "--migrations-per-link", "2"]
 #: After the caps have come.
 SETTLE_S = 1.0
 JOB_S = 300
@@ -45,6 +47,8 @@ TRIAL_S = 20.0
 QUICK_TRIAL_S = 10.0
 FOREVER = 1_000_000_000
 LOAD_LIMIT = 6.0
+#: Eight guests that were just made and moved leave a load that says nothing of the run to come.
+CALM_LOAD = 4.0
 ADDED_FRACTION = 0.02
 STEP = re.compile(r"^heat: step=(\d+) ")
 END = re.compile(r"^heat: ranks=(\d+) nx=\d+ ny=\d+ steps=(\d+) checksum=([0-9a-f]{16}) ")
@@ -203,6 +207,7 @@ def change(cluster: Cluster, job: Job, visit: Visit, pace_s: float) -> Row:
 def one_run(cluster: Cluster, vms: list[str], plate: Plate, hosts: int, visits: tuple[Visit, ...]) -> Row:
     """A job that begins on so many hosts, by equal blocks, to its verdict."""
     arrange(cluster, vms, hosts)
+    wait_until(lambda: os.getloadavg()[0] <= CALM_LOAD, "the machine is calm", patience_s=180, period_s=1)
     load = os.getloadavg()[0]
     job = Job(cluster, plate)
     try:
@@ -263,6 +268,16 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     hosts = cluster.items("hosts")
     if len(hosts) < HOSTS or any(host["memory_mib"] < HOST_MEMORY_MIB for host in hosts):
         raise AssertionError(f"it needs a lab of {HOSTS} hosts with {HOST_MEMORY_MIB} MiB each: without --reuse it brings one up")
+    cluster.kill_mared()
+    mared = cluster.start_mared_with("", *MARED)
+    try:
+        return with_mared(cluster, options)
+    finally:
+        kill(mared)
+        cluster.start_mared()
+
+
+def with_mared(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     vcpus = cluster.crowding_vcpus()
     vms = cluster.ensure_pool(POOL, RANKS, memory_mib=MEMORY_MIB, vcpus=vcpus)
     # A sample takes it as given that it is best off where no host is short of CPUs.
@@ -277,7 +292,7 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         rows.append(one_run(cluster, vms, plate, FROM_HOSTS, VISITS))
         rows.append(one_run(cluster, vms, plate, stays_on, ()))
     cluster.delete_pool(POOL)
-    setup = {"ranks": RANKS, "hosts": HOSTS, "memory_mib": MEMORY_MIB, "vcpus": vcpus, "link": cluster.status()["rate"],
+    setup = {"ranks": RANKS, "hosts": HOSTS, "memory_mib": MEMORY_MIB, "vcpus": vcpus, "link": cluster.status()["rate"], "mared": MARED,
              "program": " ".join(["heat", *plate.options]), "job_s_wanted": job_s, "stays_on_hosts": stays_on,
              "visited_hosts": " -> ".join(str(one) for one in (FROM_HOSTS, *(visit.hosts for visit in VISITS))),
              "order": "visiting, staying, ...", "load_limit": LOAD_LIMIT, "caps": Caps(VCPU_SHARE).stated(),

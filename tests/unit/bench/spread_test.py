@@ -51,6 +51,8 @@ class Heat:
 
 class FakeCluster:
     def __init__(self, clock: Clock, state: pathlib.Path) -> None:
+        #: How mared was ended and started.
+        self.mareds: list[list[str]] = []
         self.clock, self.state = clock, state
         self.hosts = HOSTS
         self.memory_mib = spread.HOST_MEMORY_MIB
@@ -69,6 +71,16 @@ class FakeCluster:
         if path.startswith("operations?"):
             return [{"request": {"plan": {"moves": [1, 2, 3], "added_job_time_s": 1.5, "gain_s": 60.0}}}]
         return [{"id": vm, "host": host} for vm, host in self.vms.items()]
+
+    def kill_mared(self) -> None:
+        self.mareds.append(["killed"])
+
+    def start_mared(self) -> None:
+        self.mareds.append([])
+
+    def start_mared_with(self, failpoints: str, *options: str) -> str:
+        self.mareds.append(list(options))
+        return "mared"
 
     def crowding_vcpus(self) -> int:
         return 1
@@ -167,7 +179,8 @@ def standing_in(cluster: FakeCluster) -> Iterator[None]:
     FakeTail.cluster = cluster
     with mock.patch.object(spread, "time", cluster.clock), mock.patch.object(lib.waiting, "time", cluster.clock), \
             mock.patch.object(spread, "Tail", FakeTail), mock.patch.object(spread, "Caps", NoCaps), \
-            mock.patch.object(spread.Plate, "right", lambda *_: RIGHT), mock.patch("os.getloadavg", lambda: (1.25, 0, 0)):
+            mock.patch.object(spread.Plate, "right", lambda *_: RIGHT), mock.patch("os.getloadavg", lambda: (1.25, 0, 0)), \
+            mock.patch.object(spread, "kill", lambda one: cluster.mareds.append([f"ended {one}"])):
         yield
 
 
