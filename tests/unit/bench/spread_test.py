@@ -235,6 +235,7 @@ class Runs(unittest.TestCase):
         self.run_it(True)
         (first, spread_body), (second, pack_body) = self.cluster.asked
         self.assertEqual((first, second), ("jobs/job-2:spread", "jobs/job-2:pack"))
+        self.assertEqual(self.cluster.mareds, [["killed"], spread.MARED, ["ended mared"], []], "the lab's own is put back")
         self.assertEqual((spread_body["hosts"], spread_body["force"]), (4, False))
         self.assertAlmostEqual(spread_body["remaining_s"], 0.9 * spread.QUICK_JOB_S, delta=5)
         self.assertEqual((pack_body["hosts"], pack_body["force"]), (1, True))
