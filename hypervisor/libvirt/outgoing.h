@@ -81,6 +81,7 @@ class Outgoing {
     bool post_copy = false;  // wanted, as soon as libvirt takes it
     bool switched = false;   // libvirt took it
     bool stop = false;       // the VM is to stand still for the rest
+    bool lenient = false;    // it has the later limit of its downtime
     std::thread caller;
     std::thread sampler;
     // The sampler's own.
@@ -121,6 +122,7 @@ class Outgoing {
   bool take_sample(Job& job, virDomainPtr domain);
   void watch_link(Job& job, virDomainPtr domain);
   void bound_queues(Job& job);
+  void be_lenient(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
 
   // Books.

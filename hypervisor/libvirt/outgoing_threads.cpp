@@ -200,6 +200,7 @@ void Outgoing::sample(const JobPtr& job) {
     if (!take_sample(*job, domain.get())) continue;
     do_chores(*job, domain.get(), *chores);
     control_rate(*job, domain.get());
+    be_lenient(*job, domain.get());
   }
 }
 
@@ -291,6 +292,19 @@ bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
     job.post_copy = true;
   }
   return true;
+}
+
+/// A limit of the downtime that was chosen, and that its rounds hang above, gives way.
+void Outgoing::be_lenient(Job& job, virDomainPtr domain) {
+  const auto& later = job.ticket.sending.later_downtime_limit;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    const auto rounds = static_cast<int>(job.rounds.rounds().size());
+    if (!later || job.lenient || job.paused || rounds <= kRoundsWithFirstLimit) return;
+    job.lenient = true;
+  }
+  const auto limit_ms = std::max<Milliseconds::rep>(1, later->count());
+  virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(limit_ms), 0);
 }
 
 void Outgoing::control_rate(Job& job, virDomainPtr domain) {

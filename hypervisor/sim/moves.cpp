@@ -211,7 +211,10 @@ void World::end_round(Move& move) {
   const double dirtied = dirtied_in(move);
   add_round(move, dirtied);
   const Sending& sending = move.ticket.sending;
-  const Milliseconds limit = move.ticket.downtime_limit.value_or(migration.downtime_limit);
+  Milliseconds limit = move.ticket.downtime_limit.value_or(migration.downtime_limit);
+  if (static_cast<int>(move.rounds.size()) >= kRoundsWithFirstLimit) {
+    limit = sending.later_downtime_limit.value_or(limit);
+  }
   const double on_wire = dirtied * wire_share(move);
   const bool fits = on_wire <= move.rate * std::chrono::duration<double>(limit).count();
   const int rounds = static_cast<int>(move.rounds.size());

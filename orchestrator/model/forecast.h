@@ -44,7 +44,12 @@ struct Sending {
   /// Pre-copy of every kind stops for its last round when that would take less. None: the
   /// hypervisor's own.
   std::optional<Milliseconds> downtime_limit = {};
+  /// Instead of that, after kRoundsWithFirstLimit rounds that did not end it: a limit that nobody
+  /// asked for must not keep a migration from its end. None: it stays.
+  std::optional<Milliseconds> later_downtime_limit = {};
 };
+/// With the first one, that of all pages.
+inline constexpr int kRoundsWithFirstLimit = 8;
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.
 struct DirtyPoint {

@@ -72,6 +72,14 @@ class Rounds {
     return asked > 0 ? std::min(limit_, asked) : limit_;
   }
   double marked() const { return cold_ + hot_; }
+  bool first_limit_holds() const {
+    return in_.later_downtime_limit_s &&
+           static_cast<int>(out_.rounds.size()) < kRoundsWithFirstLimit;
+  }
+  double downtime_limit_s() const {
+    return first_limit_holds() ? in_.downtime_limit_s
+                             : in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
+  }
   /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
   /// its work at 50%.
   double progress_rate() const {
@@ -119,7 +127,7 @@ class Rounds {
     const double burst = strategy() == Strategy::Compressed
                              ? std::max(1, in_.sending.channels) * costs_.channel_burst_bytes
                              : 0;
-    return (hot_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * in_.downtime_limit_s;
+    return (hot_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * downtime_limit_s();
   }
 
   void round();
@@ -257,7 +265,7 @@ void Rounds::throttle_by(double fresh) {
 /// Eq. 4.1 and 4.2 of Neves 2009; what fits into the downtime at V_max is sent at V_max.
 void Rounds::control_rate(double duration) {
   if (strategy() != Strategy::RateControlled) return;
-  if (marked() <= most_rate() * in_.downtime_limit_s) {
+  if (marked() <= most_rate() * downtime_limit_s()) {
     rate_ = most_rate();
   } else if (duration > 0) {
     rate_ = settable(
@@ -268,7 +276,7 @@ void Rounds::control_rate(double duration) {
 bool Rounds::steady(double before, double rate_before, double throttle_before) {
   const bool same = std::abs(marked() - before) <= kSame * before && rate_ == rate_before &&
                     throttle_ == throttle_before && cold_ <= kSame * in_.total_bytes;
-  alike_ = same ? alike_ + 1 : 0;
+  alike_ = same && !first_limit_holds() ? alike_ + 1 : 0;
   if (!same) alike_since_ = now_;
   // More throttle may be about to come, and the first of it may change nothing.
   const double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;
@@ -301,15 +309,15 @@ void Rounds::round() {
     force(in_.at_limit);
     return;
   }
-  if (strategy() == Strategy::Hybrid &&
-      static_cast<int>(out_.rounds.size()) >= std::max(1, in_.sending.pre_copy_rounds)) {
-    switch_to_post_copy();
-    return;
-  }
   // The wait counts as time in which so much, or so little, was sent.
   const double seen = threshold() * duration / (duration + waited_);
   if (marked() < seen) {
     stop_and_send_rest();
+    return;
+  }
+  if (strategy() == Strategy::Hybrid &&
+      static_cast<int>(out_.rounds.size()) >= std::max(1, in_.sending.pre_copy_rounds)) {
+    switch_to_post_copy();
     return;
   }
   control_rate(duration);

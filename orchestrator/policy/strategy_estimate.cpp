@@ -61,6 +61,10 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.downtime_limit_s = sending.downtime_limit
                              ? std::chrono::duration<double>(*sending.downtime_limit).count()
                              : situation.costs.default_downtime_s;
+  if (sending.later_downtime_limit) {
+    out.later_downtime_limit_s =
+        std::chrono::duration<double>(*sending.later_downtime_limit).count();
+  }
   if (in.policy.time_limit) out.time_limit_s = in.policy.time_limit->count();
   out.at_limit = in.policy.at_limit;
   out.destination_speed = in.destination_speed;
@@ -117,24 +121,27 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
   const auto most = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
   std::vector<Sending> out = own_knobs(situation, strategy);
   for (auto& sending : out) sending.downtime_limit = most;
+  const Milliseconds usual_limit = std::chrono::duration_cast<Milliseconds>(Seconds{
+      most ? std::chrono::duration<double>(*most).count() : situation.costs.default_downtime_s});
   if (!makes_rounds(strategy)) return out;
   const std::size_t usual = out.size();
   for (const auto limit : kShorter) {
-    if (std::chrono::duration<double>(limit).count() >=
-        (most ? std::chrono::duration<double>(*most).count() : situation.costs.default_downtime_s))
-      continue;
+    if (limit >= usual_limit) continue;
     for (std::size_t i = 0; i < usual; ++i) {
       out.push_back(out[i]);
       out.back().downtime_limit = limit;
+      out.back().later_downtime_limit = usual_limit;
     }
   }
   return out;
 }
 
-/// Whether it ends also if the guest writes as much as it may, over a link as slow as it may be.
+/// Whether it ends by its first limit also if the guest writes as much as it may, over a link as
+/// slow as it may be.
 bool ends_surely(const Situation& situation, const Sending& sending) {
   ReplayInput in = replay_input(situation, situation.high, sending);
   in.link_rate *= 1 - 2 * kLinkDeviation;
+  in.later_downtime_limit_s.reset();
   const Replay out = replay(in, situation.costs);
   return out.converges && !out.cancelled;
 }

@@ -231,6 +231,9 @@ std::string sending_text(const Sending& sending) {
            {"rate_gain", sending.rate_gain},
            {"allow_post_copy", sending.allow_post_copy}};
   if (sending.downtime_limit) out["downtime_limit_ms"] = sending.downtime_limit->count();
+  if (sending.later_downtime_limit) {
+    out["later_downtime_limit_ms"] = sending.later_downtime_limit->count();
+  }
   return out.dump();
 }
 
@@ -249,6 +252,8 @@ Sending sending_from(const std::string& text) {
   out.allow_post_copy = flag_or(from, "allow_post_copy", false);
   const auto downtime = number_or<std::int64_t>(from, "downtime_limit_ms", 0);
   if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
+  const auto later = number_or<std::int64_t>(from, "later_downtime_limit_ms", 0);
+  if (later > 0) out.later_downtime_limit = Milliseconds{later};
   return out;
 }
 

@@ -40,17 +40,20 @@ Json to_json(const MovePolicy& policy) {
 }
 
 Json to_json(const Sending& sending) {
-  return Json{{"strategy", to_string(sending.strategy)},
-              {"channels", sending.channels},
-              {"throttle_initial_percent", sending.throttle_initial_percent},
-              {"throttle_step_percent", sending.throttle_step_percent},
-              {"pre_copy_rounds", sending.pre_copy_rounds},
-              {"rate_min_bytes_per_s", sending.rate_min.value},
-              {"rate_max_bytes_per_s", sending.rate_max.value},
-              {"rate_gain", sending.rate_gain},
-              {"allow_post_copy", sending.allow_post_copy},
-              {"downtime_limit_ms",
-               or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })}};
+  return Json{
+      {"strategy", to_string(sending.strategy)},
+      {"channels", sending.channels},
+      {"throttle_initial_percent", sending.throttle_initial_percent},
+      {"throttle_step_percent", sending.throttle_step_percent},
+      {"pre_copy_rounds", sending.pre_copy_rounds},
+      {"rate_min_bytes_per_s", sending.rate_min.value},
+      {"rate_max_bytes_per_s", sending.rate_max.value},
+      {"rate_gain", sending.rate_gain},
+      {"allow_post_copy", sending.allow_post_copy},
+      {"downtime_limit_ms",
+       or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
+      {"later_downtime_limit_ms",
+       or_null(sending.later_downtime_limit, [](Milliseconds limit) { return limit.count(); })}};
 }
 
 Json to_json(const MemoryProfile& profile) {

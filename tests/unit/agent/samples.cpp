@@ -59,8 +59,17 @@ VmStatistics full_statistics() {
 }
 
 Sending full_sending() {
-  return {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1.5e6}, BytesPerSecond{2.5e6}, 0.75, true,
-          Milliseconds{45}};
+  return {Strategy::Hybrid,
+          3,
+          21,
+          11,
+          4,
+          BytesPerSecond{1.5e6},
+          BytesPerSecond{2.5e6},
+          0.75,
+          true,
+          Milliseconds{45},
+          Milliseconds{290}};
 }
 
 MigrationTicket full_ticket() {
@@ -174,11 +183,13 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
 }
 
 bool same(const Sending& a, const Sending& b) {
-  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime] = a;
-  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime) ==
-         std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
-                  b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy,
-                  b.downtime_limit);
+  const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
+               later] = a;
+  return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
+                  later) == std::tie(b.strategy, b.channels, b.throttle_initial_percent,
+                                     b.throttle_step_percent, b.pre_copy_rounds, b.rate_min,
+                                     b.rate_max, b.rate_gain, b.allow_post_copy, b.downtime_limit,
+                                     b.later_downtime_limit);
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {

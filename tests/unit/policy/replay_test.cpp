@@ -311,6 +311,31 @@ TEST(Replay, RateControlStartsSlowAndGrows) {
   EXPECT_GT(out.total_time_s, replay(input(slow)).total_time_s);
 }
 
+TEST(Replay, AChosenDowntimeLimitThatItsRoundsHangAboveGivesWay) {
+  // 0.45 MB are written while a slice of 50 ms is sent; 30 ms carry 0.3.
+  const DirtyCurve busy = writer(9 * kMega, 20 * kMega, 200 * kMega);
+  ReplayInput in = input(busy);
+  in.downtime_limit_s = 0.03;
+  EXPECT_FALSE(replay(in).converges);
+  in.later_downtime_limit_s = 0.3;
+  const Replay out = replay(in);
+  EXPECT_TRUE(out.converges);
+  EXPECT_GT(static_cast<int>(out.rounds.size()), kRoundsWithFirstLimit);
+  EXPECT_LT(out.downtime_s, 0.3 + 0.1);
+  in.downtime_limit_s = 0.3;
+  const Replay usual = replay(in);
+  EXPECT_LE(usual.rounds.size(), out.rounds.size()) << "nothing is won by waiting";
+}
+
+TEST(Replay, AHybridThatComesBelowItsLimitEndsByAStop) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Hybrid);
+  in.sending.pre_copy_rounds = 1;
+  const Replay out = replay(in);
+  EXPECT_DOUBLE_EQ(out.faulted_s, 0);
+  EXPECT_GT(out.downtime_s, 0.2) << "the last 0.3 s of its pages go while it stands still";
+}
+
 TEST(Replay, TheBandwidthLimitEndsAtTheSwitch) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle);

@@ -172,6 +172,16 @@ TEST_F(Strategies, HybridSwitchesAfterItsRounds) {
   EXPECT_EQ(done.rounds[1].remaining, done.rounds[2].sent);
 }
 
+TEST_F(Strategies, AChosenDowntimeLimitGivesWay) {
+  start(100e6, mebibytes(100));
+  cluster.set_migration_model({.downtime_limit = 1ms, .max_rounds = 1'000'000});
+  auto chosen = with(Strategy::PreCopy);
+  chosen.sending.later_downtime_limit = Milliseconds{500};
+  const auto done = whole(chosen);
+  EXPECT_EQ(done.phase, OutgoingPhase::Completed);
+  EXPECT_EQ(done.rounds.size(), static_cast<std::size_t>(kRoundsWithFirstLimit) + 1);
+}
+
 TEST_F(Strategies, AnEndlessMigrationIsForcedToItsEnd) {
   start(1e9, mebibytes(100));
   cluster.set_migration_model({.downtime_limit = 1ms, .max_rounds = 1'000'000});

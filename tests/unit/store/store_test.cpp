@@ -392,8 +392,17 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   migration.destination = HostId{"h2"};
   migration.bandwidth_limit = BytesPerSecond{5e7};
   migration.downtime_limit = Milliseconds{300};
-  migration.sending = {Strategy::Hybrid,      3,    21,  11, 4, BytesPerSecond{1.5e6},
-                       BytesPerSecond{2.5e6}, 0.75, true};
+  migration.sending = {Strategy::Hybrid,
+                       3,
+                       21,
+                       11,
+                       4,
+                       BytesPerSecond{1.5e6},
+                       BytesPerSecond{2.5e6},
+                       0.75,
+                       true,
+                       Milliseconds{45},
+                       Milliseconds{290}};
   migration.rounds = {{0, Microseconds{1}, Microseconds{2}, Bytes{3}, Bytes{4}, 5.5},
                       {1, Microseconds{6}, Microseconds{7}, Bytes{8}, Bytes{9}, 10.25}};
   migration.transferred = Bytes{99};
@@ -425,6 +434,8 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->sending.rate_max, BytesPerSecond{2.5e6});
     EXPECT_DOUBLE_EQ(row->sending.rate_gain, 0.75);
     EXPECT_TRUE(row->sending.allow_post_copy);
+    EXPECT_EQ(row->sending.downtime_limit, Milliseconds{45});
+    EXPECT_EQ(row->sending.later_downtime_limit, Milliseconds{290});
     EXPECT_EQ(row->rounds.size(), 2U);
     EXPECT_EQ(row->rounds[1].sent, Bytes{8});
     EXPECT_DOUBLE_EQ(row->rounds[1].dirty_bytes_per_s, 10.25);
