@@ -65,16 +65,22 @@ Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool
                          const std::string& directory) {
   const DomainHandle domain{virDomainLookupByUUIDString(connection, uuid.c_str())};
   if (!domain) return last_read_error("VM " + uuid);
+  const VmKey vm = key_of(domain.get());
+  // The process first: the same VM may come back in a new one at any moment, and that must have run
+  // before anybody registers its RAM, or QEMU's own registration for post-copy fails and the VM is
+  // lost.
+  const auto pid = find_qemu(directory, vm);
   auto seen = look_at(domain.get(), expected);
   if (!seen) return seen.error();
-  const VmKey vm = key_of(domain.get());
   if (seen->copy == Copy::Absent) {
     return make_error(Code::NotFound, "VM '" + vm.id.value + "' has ended");
   }
   if (seen->sending || seen->copy == Copy::Incoming) {
     return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is being migrated");
   }
-  auto pid = find_qemu(directory, vm);
+  if (seen->copy != Copy::Running) {
+    return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' stands still");
+  }
   if (!pid) return pid.error();
   return VmProcess{*pid, seen->memory};
 }

@@ -31,8 +31,9 @@ std::string pid_directory(const std::string& uri);
 /// A VM's QEMU, by libvirtd's pid file. The uuid is looked for in the process's arguments: a file
 /// may have outlived its process. NotFound.
 Result<pid_t> find_qemu(const std::string& directory, const VmKey& vm);
-/// The QEMU of a VM that runs here and is on no way: FailedPrecondition while it comes or goes,
-/// NotFound when it is not here. `expected`: it is to come by migration and has not run here.
+/// The QEMU of a VM that runs here and is on no way: FailedPrecondition while it comes, goes or
+/// stands still, NotFound when it is not here. `expected`: it is to come by migration and has not
+/// run here.
 Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool expected,
                          const std::string& directory);
 

@@ -282,7 +282,7 @@ class FakeWatch:
 
 class FakeDoubles:
     def __init__(self, world: World) -> None:
-        self.found, self.looks = world.doubled, 7
+        self.found, self.loaded, self.looks = world.doubled, [], 7
 
     def __enter__(self) -> "FakeDoubles":
         return self
