@@ -85,8 +85,8 @@ struct ReplayInput {
   double slowdown = 0;    // of its progress while pages are sent before the switch, 0 to 1
   double link_rate = 0;   // bytes/s
   double round_trip_s = 0;
-  std::optional<double> rate_limit;  // bytes/s, until the switch
-  double downtime_limit_s = 0.3;     // as the hypervisor is told
+  std::optional<double> rate_limit;              // bytes/s, until the switch
+  double downtime_limit_s = 0.3;                 // as the hypervisor is told
   std::optional<double> later_downtime_limit_s;  // after kRoundsWithFirstLimit rounds
   std::optional<double> time_limit_s;
   LimitAction at_limit = LimitAction::Cancel;

@@ -78,7 +78,7 @@ class Rounds {
   }
   double downtime_limit_s() const {
     return first_limit_holds() ? in_.downtime_limit_s
-                             : in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
+                               : in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
   }
   /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
   /// its work at 50%.

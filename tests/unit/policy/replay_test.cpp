@@ -312,8 +312,8 @@ TEST(Replay, RateControlStartsSlowAndGrows) {
 }
 
 TEST(Replay, AChosenDowntimeLimitThatItsRoundsHangAboveGivesWay) {
-  // 0.45 MB are written while a slice of 50 ms is sent; 30 ms carry 0.3.
-  const DirtyCurve busy = writer(9 * kMega, 20 * kMega, 200 * kMega);
+  // 0.37 MB are written while a slice of 50 ms is sent; 30 ms carry 0.3.
+  const DirtyCurve busy = writer(7.4 * kMega, 20 * kMega, 200 * kMega);
   ReplayInput in = input(busy);
   in.downtime_limit_s = 0.03;
   EXPECT_FALSE(replay(in).converges);
