@@ -265,9 +265,7 @@ bool CheckpointRestore::a_host_is_down() const {
 }
 
 bool CheckpointRestore::is_down(const Vm& vm) const {
-  if (!vm.host || !operation().parent) return false;
-  const auto row = host(*vm.host);
-  return row && row->health == HostHealth::Down;
+  return vm.host && operation().parent && Task::is_down(*vm.host);
 }
 
 void CheckpointRestore::watch_hosts() {

@@ -235,18 +235,13 @@ class CheckpointTake final : public Task {
     return calls;
   }
 
-  bool is_down(const CheckpointPart& part) const {
-    const auto row = host(part.host);
-    return row && row->health == HostHealth::Down;
-  }
-
   /// A call to a host that was cut off ends long after everybody knows that it was; the recovery of
   /// the job waits for this operation.
   void watch_hosts() {
     after(kWatchEvery, [this] {
       const auto silent =
           std::find_if(parts().begin(), parts().end(),
-                       [this](const CheckpointPart& part) { return is_down(part); });
+                       [this](const CheckpointPart& part) { return is_down(part.host); });
       if (silent == parts().end()) return watch_hosts();
       drop(make_error(Code::Unavailable, "host '" + silent->host.value + "' is silent"));
     });
@@ -421,7 +416,7 @@ class CheckpointTake final : public Task {
     std::vector<GangCall<Status>> calls;
     std::size_t down = 0;
     for (const auto& part : parts()) {
-      if (is_down(part)) {
+      if (is_down(part.host)) {
         ++down;
         continue;
       }
@@ -451,7 +446,7 @@ class CheckpointTake final : public Task {
       if (round != drop_round_) return;
       const auto down = static_cast<std::size_t>(
           std::count_if(parts().begin(), parts().end(),
-                        [this](const CheckpointPart& part) { return is_down(part); }));
+                        [this](const CheckpointPart& part) { return is_down(part.host); }));
       if (down > known) return drop_all();
       drop_without_those_that_fall_silent(round, known);
     });
@@ -468,19 +463,10 @@ class CheckpointTake final : public Task {
     // On a silent host a VM goes on by itself; the file is left to the keeper, as is its row.
     const bool cancelled = operation().cancel_requested;
     finish(to_string(Event::Dropped), to_string(State::Failed),
-           cancelled ? Outcome::Cancelled : Outcome::Failed, why() + "; the job goes on",
+           cancelled ? Outcome::Cancelled : Outcome::Failed,
+           why_in(operation().state, "dropped") + "; the job goes on",
            std::string(to_string(cancelled ? Code::Cancelled : Code::Internal)),
            [&](store::Transaction& tx) { return all ? tx.erase(checkpoint_.id) : ok_status(); });
-  }
-
-  std::string why() const {
-    auto lines = query<std::vector<OperationEvent>>(
-        store(), [&](const store::Reader& r) { return r.history(operation().id); });
-    if (!lines) return lines.error().text();
-    for (auto line = lines->rbegin(); line != lines->rend(); ++line) {
-      if (line->event == to_string(Event::Drop)) return line->detail;
-    }
-    return "dropped";
   }
 
   Job job_;

@@ -216,4 +216,9 @@ Result<Host> Task::host(const HostId& id) const {
   return query<Host>(store(), [&](const store::Reader& reader) { return reader.host(id); });
 }
 
+bool Task::is_down(const HostId& id) const {
+  const auto row = host(id);
+  return row && row->health == HostHealth::Down;
+}
+
 }  // namespace mare::engine

@@ -141,6 +141,8 @@ class Task : public std::enable_shared_from_this<Task> {
 
   Result<Vm> vm(const VmId& id) const;
   Result<Host> host(const HostId& id) const;
+  /// It fell silent, and is called down.
+  bool is_down(const HostId& id) const;
 
   Context& context_;
 

@@ -23,12 +23,16 @@ double tightness_of(const Situation& situation) {
   return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
 }
 
+/// Of the CPU time that its vCPUs want, what they get.
+double granted(const MemoryProfile& profile) {
+  return std::clamp(profile.cpu_granted, 0.01, 1.0);
+}
+
 /// Of the guest's progress, by pages being sent. One that computes half of the time that it may
 /// loses half of what is taken from it.
 double slowdown_of(const Situation& situation, double crowded) {
   const MemoryProfile& profile = situation.input.profile;
-  const double most = std::clamp(profile.cpu_granted, 0.01, 1.0);
-  const double busy = std::min(1.0, situation.middle.share() / most);
+  const double busy = std::min(1.0, situation.middle.share() / granted(profile));
   const double own =
       profile.emulated ? situation.costs.emulated_slowdown : situation.costs.pre_copy_slowdown;
   return busy * std::min(1.0, own + crowded);
@@ -36,7 +40,7 @@ double slowdown_of(const Situation& situation, double crowded) {
 
 /// vCPU time a second that the guest gets when it wants all.
 double most_share(const ForecastInput& input) {
-  return std::clamp(input.profile.cpu_granted, 0.01, 1.0) * std::max(1, input.vcpus);
+  return granted(input.profile) * std::max(1, input.vcpus);
 }
 
 ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,

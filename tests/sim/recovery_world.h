@@ -61,42 +61,30 @@ class RecoveryWorld : public CheckpointWorld {
     }
     return {};
   }
-  /// Until a checkpoint is being taken and that is in this state.
-  bool a_take_is(const std::string& state) {
-    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
-    while (world.clock.now() < end) {
-      if (take_of(first).state == state) return true;
-      world.play(std::chrono::milliseconds{5});
-    }
-    return false;
-  }
-  /// Until some recovery is in that state.
+  bool a_take_is(const std::string& state) { return reaches(OperationKind::CheckpointTake, state); }
   bool a_recovery_reaches(const std::string& state) {
-    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
-    while (world.clock.now() < end) {
-      for (const auto& one : recoveries()) {
-        if (!one.finished() && one.state == state) return true;
-      }
-      world.play(std::chrono::milliseconds{5});
-    }
-    return false;
+    return reaches(OperationKind::RecoveryRun, state);
   }
-  /// Until the job is being put back and that is in this state.
   bool a_restore_reaches(const std::string& state) {
-    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
-    while (world.clock.now() < end) {
-      for (const auto& one : world.operations()) {
-        if (one.kind == OperationKind::CheckpointRestore && !one.finished() && one.state == state)
-          return true;
-      }
-      world.play(std::chrono::milliseconds{5});
-    }
-    return false;
+    return reaches(OperationKind::CheckpointRestore, state);
   }
   bool is_back(int restarts = 1) {
     return world.play_while_not(
         [&] { return job(first).restarts >= restarts && job(first).state == JobState::Running; },
         std::chrono::minutes{5});
+  }
+
+ private:
+  /// Until some unfinished operation of that kind is in that state.
+  bool reaches(OperationKind kind, const std::string& state) {
+    const MonotonicTime end = world.clock.now() + std::chrono::minutes{5};
+    while (world.clock.now() < end) {
+      for (const auto& one : world.operations()) {
+        if (one.kind == kind && !one.finished() && one.state == state) return true;
+      }
+      world.play(std::chrono::milliseconds{5});
+    }
+    return false;
   }
 };
 

@@ -117,7 +117,6 @@ class Looks(unittest.TestCase):
         self.assertIn("rise-0: ", doubles.found[0])
         self.assertIn("h2 (process 12)", doubles.found[0])
 
-
     def test_a_copy_that_was_loaded_and_never_ran_is_no_double(self) -> None:
         for pid, host, ran_ns in ((10, "h1", 5_000_000_000), (12, "h2", 300_000)):
             self.table.begin(pid, host, qemu("rise-0", UUID.format(0)))
