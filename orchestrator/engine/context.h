@@ -53,6 +53,7 @@ struct Context {
   std::shared_ptr<LinkMeter> links{};
   std::shared_ptr<MoveSlots> slots{};
   std::shared_ptr<HostFencer> fencer{};
+  std::shared_ptr<Silences> silences{};
   std::shared_ptr<Templates> templates{};
 
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {

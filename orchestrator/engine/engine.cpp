@@ -40,6 +40,7 @@ class Engine::Impl {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
     context_.fencer = std::make_shared<HostFencer>(context_);
+    context_.silences = std::make_shared<Silences>();
     context_.templates = std::make_shared<Templates>(context_);
   }
   ~Impl() { context_.inbox->close(); }
@@ -418,6 +419,9 @@ Status Engine::ready() const {
 }
 const Settings& Engine::settings() const {
   return impl_->context_.settings;
+}
+Silences::Counts Engine::silences() const {
+  return impl_->context_.silences->counts();
 }
 std::string Engine::output_file(const JobId& job) const {
   return job_output_path(impl_->context_.settings.jobs_directory, job);

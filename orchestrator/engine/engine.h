@@ -20,6 +20,7 @@
 #include "orchestrator/core/result.h"
 #include "orchestrator/core/rng.h"
 #include "orchestrator/engine/requests.h"
+#include "orchestrator/engine/silences.h"
 #include "orchestrator/policy/forecast.h"
 #include "orchestrator/policy/move_plan.h"
 #include "orchestrator/store/store.h"
@@ -221,6 +222,8 @@ class Engine {
   /// Called (on any thread) whenever something was committed, so that followers of events can look.
   void on_change(std::function<void()> callback);
   const Settings& settings() const;
+  /// Of all hosts, since this process began.
+  Silences::Counts silences() const;
   /// File with the output of a job so far.
   std::string output_file(const JobId& job) const;
 

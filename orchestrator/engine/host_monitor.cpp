@@ -77,7 +77,7 @@ void HostMonitor::ask(const Host& host, bool leased) {
         if (lease && *lease) {
           inbox->post([this, id] {
             const auto known = watches_.find(id);
-            if (known != watches_.end()) known->second.heard = context_.ports.clock.now();
+            if (known != watches_.end()) spoke(known->second);
           });
         }
         auto copies = driver->list();
@@ -95,6 +95,12 @@ void HostMonitor::ask(const Host& host, bool leased) {
       });
 }
 
+void HostMonitor::spoke(Watch& watch) {
+  const MonotonicTime now = context_.ports.clock.now();
+  context_.silences->note(now - watch.heard);
+  watch.heard = now;
+}
+
 void HostMonitor::heard(const HostId& id, MonotonicTime asked,
                         const std::vector<VmObservation>& copies) {
   auto host = query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
@@ -107,7 +113,12 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
   }
   Watch& watch = watches_[id];
   watch.misses = 0;
-  watch.heard = context_.ports.clock.now();
+  // With a lease that was what it answered first.
+  if (watch.leased) {
+    watch.heard = context_.ports.clock.now();
+  } else {
+    spoke(watch);
+  }
   if (host->health != HostHealth::Up) {
     host->health = HostHealth::Up;
     host->health_reason = "";

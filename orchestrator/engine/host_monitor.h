@@ -38,6 +38,8 @@ class HostMonitor {
   };
 
   void ask(const Host& host, bool leased);
+  /// Whatever it answered.
+  void spoke(Watch& watch);
   void heard(const HostId& id, MonotonicTime asked, const std::vector<VmObservation>& copies);
   /// A call to a host that is cut off ends long after the host must be called silent.
   void look_for_silence();

@@ -42,7 +42,8 @@ Response metrics(const Api& api, const Call& call) {
   if (!of_forecasts) return refuse(call, of_forecasts.error());
   return {200,
           "text/plain; version=0.0.4; charset=utf-8",
-          *of_store + *of_forecasts + stream_metrics(api.followers.counts()) + api.metrics.text(),
+          *of_store + *of_forecasts + silence_metrics(api.engine.silences()) +
+              stream_metrics(api.followers.counts()) + api.metrics.text(),
           {}};
 }
 

@@ -333,6 +333,22 @@ Result<std::string> store_metrics(const store::Store& store) {
   return out;
 }
 
+std::string silence_metrics(const engine::Silences::Counts& counts) {
+  std::string out;
+  const std::string name = "mare_host_silence_seconds";
+  head(out, name, "histogram", "From one answer of a host to its next, since mared's start.");
+  for (std::size_t i = 0; i < counts.at_most.size(); ++i) {
+    sample(out, name + "_bucket", "le=\"" + number(engine::Silences::kBoundsS[i]) + "\"",
+           static_cast<double>(counts.at_most[i]));
+  }
+  sample(out, name + "_bucket", "le=\"+Inf\"", static_cast<double>(counts.all));
+  sample(out, name + "_sum", "", counts.sum.count());
+  sample(out, name + "_count", "", static_cast<double>(counts.all));
+  head(out, "mare_host_longest_silence_seconds", "gauge", "The longest of these.");
+  sample(out, "mare_host_longest_silence_seconds", "", counts.longest.count());
+  return out;
+}
+
 std::string stream_metrics(const Followers::Counts& counts) {
   std::string out;
   head(out, "mare_http_streams", "gauge", "Open event streams and followed outputs.");

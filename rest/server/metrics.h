@@ -1,5 +1,6 @@
 // Figures for Prometheus (text format 0.0.4). State comes from the store at the time of asking, so
-// it is right after a restart as well; only the HTTP counters live here.
+// it is right after a restart as well; only the HTTP counters live here, and hosts' silences in the
+// engine.
 #pragma once
 
 #include <map>
@@ -7,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "orchestrator/engine/silences.h"
 #include "orchestrator/store/store.h"
 #include "rest/server/followers.h"
 
@@ -34,5 +36,7 @@ void metric_head(std::string& out, const std::string& name, const std::string& t
 void metric_sample(std::string& out, const std::string& name, const std::string& labels,
                    double value);
 std::string stream_metrics(const Followers::Counts& counts);
+/// How long hosts did not answer.
+std::string silence_metrics(const engine::Silences::Counts& counts);
 
 }  // namespace mare::rest

@@ -9,7 +9,7 @@ from regressions import FITTED, PAPER, formula
 
 Json = Any
 BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
-ORDER = ("soak", "forecast", "move", "migtest", "grow", "spread", "checkpoint", "recovery", "planner")
+ORDER = ("soak", "forecast", "move", "migtest", "grow", "spread", "checkpoint", "recovery", "detection", "planner")
 NOTHING = "-"
 #: Of a value of the set-up that a line of text takes; the rest is in the JSON.
 LONGEST = 40
@@ -162,6 +162,17 @@ def recovery(report: Json) -> list[str]:
     return found
 
 
+def detection(report: Json) -> list[str]:
+    watched, fast = report["results"]["watched"], report["results"]["fast"]
+    silences = watched["silences"]
+    return [f"{len(watched['alarms'])} false alarms in {number(watched['seconds'], '.0f')} s at load {quantiles(watched['load'], '.1f')} (median / p95), "
+            f"{watched['checkpoints']} checkpoints meanwhile. The longest silence of {silences['answers']} was {number(silences['longest_s'], '.2f')} s.",
+            table(("silent for longer than, s", "times"), ((bound, number(count)) for bound, count in silences["longer_than_s"].items())),
+            table((f"with `{report['setup'].get('fast_with', '')}`", "times", "noticed after, s (median)", "at most, s"), (
+                (KINDS[kind], number(one["count"]), number(one.get("median"), ".2f"), number(one.get("max"), ".2f"))
+                for kind, one in fast["by_kind"].items()))]
+
+
 def grow(report: Json) -> list[str]:
     names = (("grow_s", "last rank at work, s"), ("first_rank_s", "first rank at work, s"), ("shrink_s", "VMs gone, s"),
              ("jobs_end_s", "- jobs seen to have ended"), ("vms_end_s", "- figure to VMs gone"))
@@ -206,7 +217,7 @@ def planner(report: Json) -> list[str]:
 
 
 BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
-                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery,
+                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery, "detection": detection,
                                                   "planner": planner}
 
 

@@ -1,4 +1,5 @@
-"""A running job whose VMs go over more hosts and come together again, on real libvirt, QEMU, NFS and Open MPI."""
+"""A running job whose VMs go over more hosts and come together again, asked for or by themselves, on real libvirt, QEMU,
+NFS and Open MPI."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import unittest
 
 from lib.cluster import Cluster, Json
 from lib.migtest import MigTest, Shape
+from lib.waiting import holds_for, wait_until
 
 POOL = "layout"
 SHAPE = Shape(ranks=4, iterations=550, size_mib=16, wws_mib=2)
@@ -31,6 +33,7 @@ class LayoutTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls) -> None:
+        cls.cluster.mare("rebalance", "set", "--mode", "manual")
         cls.cluster.restore()
         cls.cluster.delete_pool(POOL)
 
@@ -96,6 +99,35 @@ class LayoutTest(unittest.TestCase):
         late = self.cluster.api("POST", f"jobs/{job.id}:spread", {})
         self.assertEqual(late.status, 409, late.body)
         self.assertIn(f"job '{job.id}' is succeeded", late.fault())
+
+    def rounds(self) -> list[Json]:
+        return self.cluster.items("operations?kind=cluster.rebalance&limit=500")
+
+    def test_the_vms_of_a_crowded_host_are_evened_out_by_themselves(self) -> None:
+        for vm in self.vms:
+            if self.cluster.host_of(vm) != self.home:
+                self.cluster.migrate(vm, self.home)
+        job = MigTest(self.cluster, POOL, SHAPE)
+        job.wait_for_iterations(5)
+        made = self.moves()
+        planned = json.loads(self.cluster.mare("-o", "json", "rebalance", "--dry-run").stdout)["request"]["plan"]
+        self.assertLess(planned["score_after"], planned["score_before"], planned)
+        self.assertTrue(all(move["bytes"] > 0 for move in planned["moves"]), planned)
+        self.assertEqual((set(self.where().values()), self.moves(), self.rounds()), ({self.home}, made, []))
+
+        # Some of them have moved just now.
+        self.cluster.mare("rebalance", "set", "--mode", "automatic", "--hold", "1s", "--cooldown", "0", "--rest", "0")
+        wait_until(lambda: self.rounds() and self.rounds()[0]["outcome"] != "pending", "a round of rebalancing has ended",
+                   patience_s=300, period_s=0.5)
+        first = self.rounds()[-1]
+        self.assertEqual((first["state"], first["outcome"]), ("Done", "succeeded"), first)
+        self.assertEqual(len(set(self.where().values())), len(self.cluster.hosts))
+        # Nothing goes to and fro: it looks every 10 s.
+        moved = self.moves()
+        holds_for(lambda: self.moves() == moved, "no further move", 25)
+        job.assert_right()
+        for vm in self.vms:
+            self.cluster.assert_clean(vm)
 
 
 if __name__ == "__main__":

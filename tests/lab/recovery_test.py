@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import unittest
 
@@ -91,6 +92,42 @@ class RecoveryTest(unittest.TestCase):
         self.assertIn(job.vms()[1], killed)
         wait_until(lambda: job.row()["restarts"] == 1, f"{job.id} is put back", period_s=0.3)
         self.assertNotEqual(self.cluster.host_of(job.vms()[1]), host)
+        self.assert_back(job)
+        self.assertEqual([one["outcome"] for one in self.recoveries(job)], ["succeeded"])
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+
+    def evacuate(self, host: str, within_s: int) -> list[Json]:
+        """What came of its VMs. The host then dies, as was foretold."""
+        done = self.cluster.mare("-o", "json", "host", "evacuate", host, "--within", f"{within_s}s", "--reason", "DIMM B2 fails")
+        self.cluster.kill_agent(host)
+        self.cluster.kill_qemus(host)
+        return json.loads(done.stdout)["request"]["fates"]
+
+    def test_a_host_that_will_fail_is_left_in_time(self) -> None:
+        job = self.submitted()
+        vm = job.vms()[1]
+        host = self.cluster.host_of(vm)
+        (fate,) = [one for one in self.evacuate(host, within_s=90) if one["vm"] == vm]
+        self.assertEqual(fate["fate"], "moved", fate)
+        self.assertNotEqual(self.cluster.host_of(vm), host)
+        # Nobody noticed that it died.
+        self.assert_back(job, restarts=0)
+        self.assertEqual(self.recoveries(job), [])
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+
+    def test_a_host_that_fails_sooner_than_its_vms_can_leave(self) -> None:
+        """Nobody had asked for checkpoints of this job: it is saved because of the warning."""
+        job = MigTest(self.cluster, POOL, LONG)
+        job.wait_for_iterations(5)
+        # A VM is not carried over in 10 s so.
+        self.cluster.lab("rate", "20mbit")
+        vm = job.vms()[1]
+        host = self.cluster.host_of(vm)
+        (fate,) = [one for one in self.evacuate(host, within_s=10) if one["vm"] == vm]
+        self.cluster.lab("rate", "1gbit")
+        self.assertEqual(fate["fate"], "covered", fate)
         self.assert_back(job)
         self.assertEqual([one["outcome"] for one in self.recoveries(job)], ["succeeded"])
         self.cluster.start_agent(host)

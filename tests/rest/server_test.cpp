@@ -141,12 +141,14 @@ TEST_F(Server, MetricsCountWhatHappened) {
   world.get("/api/v1/nowhere");
   const Got metrics = world.get("/metrics");
   EXPECT_THAT(metrics.header("content-type"), HasSubstr("text/plain; version=0.0.4"));
-  for (const char* line : {"mare_build_info{version=\"", "mare_hosts{health=\"up\"} 1\n",
-                           "mare_vms{state=\"running\"} 0\n", "mare_jobs{state=\"queued\"} 0\n",
-                           "mare_operations{kind=\"host.add\",outcome=\"succeeded\"} 1\n",
-                           "mare_http_requests_total{route=\"addHost\",status=\"202\"} 1\n",
-                           "mare_http_requests_total{route=\"none\",status=\"404\"} 1\n",
-                           "mare_migration_duration_seconds_count 0\n"}) {
+  for (const char* line :
+       {"mare_build_info{version=\"", "mare_hosts{health=\"up\"} 1\n",
+        "mare_vms{state=\"running\"} 0\n", "mare_jobs{state=\"queued\"} 0\n",
+        "mare_operations{kind=\"host.add\",outcome=\"succeeded\"} 1\n",
+        "mare_http_requests_total{route=\"addHost\",status=\"202\"} 1\n",
+        "mare_http_requests_total{route=\"none\",status=\"404\"} 1\n",
+        "mare_migration_duration_seconds_count 0\n",
+        "mare_host_silence_seconds_bucket{le=\"0.3\"} ", "mare_host_longest_silence_seconds "}) {
     EXPECT_THAT(metrics.body, HasSubstr(line));
   }
 }

@@ -54,8 +54,12 @@ TEST_F(Recovery, SilenceIsNoticedWithinItsHeartbeatsHoweverLongACallHangs) {
 TEST_F(Recovery, ACallThatTakesTwoHeartbeatsIsNoSilence) {
   const HostId slow = host_of("demo-1");
   world.executor.slow_next("beat/" + slow.value, 6s);
+  EXPECT_LT(world.engine().silences().longest, Seconds{6s});
   EXPECT_FALSE(world.play_while_not([&] { return row_of(slow).health == HostHealth::Down; }, 30s));
   EXPECT_TRUE(recoveries().empty());
+  // What /metrics tells of how near it came.
+  EXPECT_GE(world.engine().silences().longest, Seconds{6s});
+  EXPECT_LT(world.engine().silences().longest, Seconds{9s});
   expect_right_result(first);
 }
 
