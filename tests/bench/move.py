@@ -2,7 +2,8 @@
 
 Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
 at half of the link's rate, 300 MB at rest), an HPL-like product, idle. Interleaved; each method moves the VM under the
-same running job, and it is brought back between two runs.
+same running job, and it is brought back between two runs. Each run is a row that is kept at once: with --json a bench that
+was stopped goes on where it was, with a mared that has to learn anew.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import threading
 import time
 from typing import Any
 
-from by_hand import METHODS, ByHand, Method, Move
+from by_hand import METHODS, SAVE_RESTORE, ByHand, Method, Move
 from caps import Caps
 from cost import Cost, added_job_time, ends_across
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
+from partial import Partial
 from workloads import FOREVER_S, QUIET_S, Workload, report, told_by
 
 POOL = "move"
@@ -138,7 +140,16 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
     return row
 
 
+def turns(chance: random.Random, repeat: int) -> list[tuple[str, Method | str]]:
+    """Each method so often, by chance; with a name of its own for each of its turns."""
+    methods: list[tuple[str, Method | str]] = [(f"{method if isinstance(method, str) else method.name} {turn + 1}", method)
+                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE)]
+    chance.shuffle(methods)
+    return methods
+
+
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
+    partial: Partial = options.partial
     chance = random.Random(options.seed)
     rows: list[Json] = []
     with Caps(VCPU_SHARE) as caps:
@@ -149,13 +160,13 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         for rate in ("100mbit",) if options.quick else ("100mbit", "1gbit"):
             for name, workload in cases(rate)[:2 if options.quick else 4]:
                 cluster.lab("rate", "1gbit")
-                job = Job(cluster, workload)
-                methods: list[Method | str] = [OURS, *METHODS] * (1 if options.quick else options.repeat)
-                chance.shuffle(methods)
-                for method in methods:
-                    rows.append(one_run(cluster, hand, job, rate, method, home, away))
+                wanted = {f"{rate} {name} {turn}": method for turn, method in turns(chance, 1 if options.quick else options.repeat)}
+                job = Job(cluster, workload) if wanted.keys() - partial.rows.keys() else None
+                for key, method in wanted.items():
+                    rows.append(partial.once(key, lambda job=job, method=method: one_run(cluster, hand, job, rate, method, home, away)))  # type: ignore[misc]
                     tell(rows[-1])
-                job.end()
+                if job:
+                    job.end()
         cluster.delete_pool(POOL)
     return results_of(rows, options, caps)
 
@@ -174,14 +185,15 @@ def middle(rows: list[Json], name: str, **of: str) -> float | None:
 
 
 def ratios(rows: list[Json]) -> list[Json]:
-    """Ours over the best and the median of those by hand, for each case and link."""
+    """Ours over the best and the median of the migrations by hand, for each case and link; beside them checkpoint, transfer, restart."""
     out = []
     for rate, case in sorted({(row["rate"], row["case"]) for row in rows}):
         ours = middle(rows, "added_job_time_s", rate=rate, case=case, method=OURS)
         others = [middle(rows, "added_job_time_s", rate=rate, case=case, method=one.name) for one in METHODS]
         known = sorted(max(value, 0.02) for value in others if value is not None)
         if ours is not None and known:
-            out.append({"rate": rate, "case": case, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
+            out.append({"rate": rate, "case": case, "checkpoint_restart_s": middle(rows, "added_job_time_s", rate=rate, case=case, method=SAVE_RESTORE.name),
+                        "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
                         "over_best": max(ours, 0.02) / known[0], "over_median": max(ours, 0.02) / statistics.median(known)})
     return out
 
@@ -201,7 +213,7 @@ def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dic
         "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE,
                   "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
         "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
-        "baselines": {"methods": [one.name for one in METHODS]},
+        "baselines": {"methods": [one.name for one in METHODS], "checkpoint_restart": SAVE_RESTORE.name},
         "limits": {rate: {"value": value, "unit": "bytes/s"} for rate, value in GOODPUT.items()},
         "bars": {
             "saturated_added_vs_wire": bar(saturated / (400e6 / GOODPUT[slow]) if saturated else None, 1.10, "ratio"),

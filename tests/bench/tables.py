@@ -94,8 +94,8 @@ def forecast(report: Json) -> list[str]:
 
 
 def move(report: Json) -> list[str]:
-    return [table(("link", "program", "Maré, s", "best by hand, s", "median by hand, s", "over best", "over median"), (
-        (one["rate"], one["case"], *(number(one[key], ".2f") for key in ("ours_s", "best_s", "median_s", "over_best", "over_median")))
+    return [table(("link", "program", "Maré, s", "best by hand, s", "median by hand, s", "save, copy, restore, s", "over best", "over median"), (
+        (one["rate"], one["case"], *(number(one[key], ".2f") for key in ("ours_s", "best_s", "median_s", "checkpoint_restart_s", "over_best", "over_median")))
         for one in report["results"]["compared"]))]
 
 

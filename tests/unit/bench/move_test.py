@@ -1,0 +1,60 @@
+"""The order of the runs, and that one which was stopped goes on without what it has."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import paths  # noqa: F401
+import move
+from partial import Partial
+
+
+class Turns(unittest.TestCase):
+    def test_each_method_has_as_many_as_asked_for(self) -> None:
+        few, more = (dict(move.turns(random.Random(1), repeat)) for repeat in (1, 3))
+        self.assertEqual(len(few), len(move.METHODS) + 2)
+        self.assertEqual(len(more), 3 * len(few))
+        self.assertLess(few.keys(), more.keys())
+        self.assertIn("mare 3", more)
+
+
+class GoesOn(unittest.TestCase):
+    def test_a_case_that_is_whole_needs_no_job(self) -> None:
+        """Stopped in the second case: only that one's job runs again."""
+        jobs: list[str] = []
+        runs: list[tuple[str, str]] = []
+
+        def one_run(_cluster: object, _hand: object, job: mock.Mock, rate: str, method: object, _home: str, _away: str) -> move.Json:
+            name = method if isinstance(method, str) else method.name  # type: ignore[attr-defined]
+            runs.append((job.case, name))
+            if len(runs) == 9:
+                raise AssertionError("stopped")
+            return {"rate": rate, "case": job.case, "method": name, "done": True, "load": 1.0, "added_job_time_s": 1.0, "total_time_s": 10.0,
+                    "downtime_s": 0.1, "bytes": 1e8, "strategy": "pre-copy"}
+
+        def job_of(_cluster: object, workload: move.Workload) -> mock.Mock:
+            jobs.append(workload.name)
+            return mock.Mock(case=workload.name)
+
+        cluster = mock.Mock()
+        cluster.ensure_pool.return_value = ["move-0"]
+        with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
+                move, one_run=one_run, Job=job_of, ByHand=mock.Mock(), Caps=mock.MagicMock()):
+            def run() -> move.Json:
+                partial = Partial(Path(folder) / "move.json.partial", {"bench": "move"})
+                return move.run(cluster, argparse.Namespace(seed=1, quick=True, repeat=1, partial=partial))
+            with self.assertRaises(AssertionError):
+                run()
+            found = run()
+        self.assertEqual(jobs, ["idle", "half-rate", "half-rate"])
+        self.assertEqual(len(runs), 2 * (len(move.METHODS) + 2) + 1)
+        self.assertEqual(len({(row["case"], row["method"]) for row in found["results"]["rows"]}), 2 * (len(move.METHODS) + 2))
+
+
+if __name__ == "__main__":
+    unittest.main()
