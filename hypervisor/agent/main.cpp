@@ -84,6 +84,8 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
                                                           : dirtylog::LogChoice::Auto;
   with.dirty_log_library = options.dirty_log_library;
   with.watchdog = options.watchdog;
+  with.deadman_library = options.deadman_library;
+  with.deadman_file = options.deadman_file;
   with.emulator = options.emulator;
   with.template_memory = options.template_memory;
   with.longest_lease = options.longest_lease;

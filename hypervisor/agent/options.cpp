@@ -108,6 +108,16 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "mare-watchdog, which ends this host's VMs when its lease is over, also when the "
                  "agent was killed; auto: beside this program; none: this host holds no leases")
       ->capture_default_str();
+  std::string deadman = "auto";
+  app.add_option("--deadman-library", deadman,
+                 "libmare-deadman.so, which VMs preload so that the kernel ends them when the lease "
+                 "is over and agent and watchdog were killed or stopped; auto: beside this program; "
+                 "none: new VMs start without it")
+      ->capture_default_str();
+  app.add_option("--deadman-file", options.deadman_file,
+                 "Where that is told until when VMs may run: a file of this agent alone, on a tmpfs, "
+                 "readable for QEMU's user")
+      ->capture_default_str();
   std::string emulator = "auto";
   app.add_option("--emulator", emulator,
                  "mare-qemu, by which libvirt starts templates and their clones; auto: beside this "
@@ -147,6 +157,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.dirty_log_library =
       chosen_file(library, "libmare-dirtylog.so", {".", "../lib/mare", "../dirtylog"});
   options.watchdog = chosen_file(watchdog, "mare-watchdog", {".", "../leases"});
+  options.deadman_library =
+      chosen_file(deadman, "libmare-deadman.so", {".", "../lib/mare", "../leases"});
+  // One without the other, or without leases, is of no use.
+  if (options.watchdog.empty()) options.deadman_library.clear();
+  if (options.deadman_library.empty()) options.deadman_file.clear();
   options.emulator = chosen_file(emulator, "mare-qemu", {".", "../libvirt"});
   options.longest_lease = Milliseconds{lease_ms};
   options.log_level = level == "debug"     ? LogLevel::Debug

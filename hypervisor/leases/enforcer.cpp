@@ -17,9 +17,11 @@ void Enforcer::step() {
     if (!record_.enforced) {
       storage_until_ = MonotonicTime{0};
       late_since_.reset();
+      tell();
       return;
     }
     hear_storage(now);
+    tell();
     if (!is_over(now)) return;
   }
   const int ended = around_.end_all();
@@ -27,6 +29,13 @@ void Enforcer::step() {
   log_.warn("lease", "neither mared nor the storage has confirmed this host's lease within " +
                          std::to_string(record_.term.count()) + " ms: " + std::to_string(ended) +
                          " VMs ended");
+}
+
+void Enforcer::tell() const {
+  if (!around_.runs_until) return;
+  std::optional<MonotonicTime> until;
+  if (record_.enforced) until = std::max(record_.said_until, storage_until_);
+  around_.runs_until(until);
 }
 
 /// What it said counts from when it was asked: a note may have been written just afterwards.

@@ -42,6 +42,8 @@ class StorageVoice {
 struct Surroundings {
   std::function<Result<LeaseRecord>()> record;
   std::function<int()> end_all;  // ends every VM of ours here, and says how many there were
+  /// Told with every step until when the lease runs by what is known now; nothing: there is none.
+  std::function<void(std::optional<MonotonicTime>)> runs_until = {};
 };
 
 class Enforcer {
@@ -56,6 +58,7 @@ class Enforcer {
   bool enforced() const;
 
  private:
+  void tell() const;
   void hear_storage(MonotonicTime now);
   bool is_over(MonotonicTime now);
 

@@ -52,7 +52,8 @@ HostLease::HostLease(HostLeaseOptions options, Log& log)
       storage_(std::make_unique<StorageThread>()),
       enforcer_(*clock_, log,
                 {[this] { return file_.read(); },
-                 [this] { return end_all_vms(options_.places.vm_status_directory); }},
+                 [this] { return end_all_vms(options_.places.vm_status_directory); },
+                 [this](std::optional<MonotonicTime> until) { tell_switches(until); }},
                 *storage_) {}
 
 HostLease::~HostLease() {
@@ -67,14 +68,41 @@ Status HostLease::open() {
     return make_error(Code::Unavailable,
                       "can't make '" + options_.places.directory + "': " + failed.message());
   }
-  enforcer_.step();
+  open_deadman();
+  step();
   thread_ = std::thread([this] { run(); });
   return ok_status();
 }
 
+/// Without them VMs run as well, and a lease is worth what agent and watchdog are.
+void HostLease::open_deadman() {
+  if (options_.places.deadman.empty()) return;
+  auto opened = Deadman::open(options_.places.deadman, DeadmanVoice::Agent);
+  if (!opened) {
+    log_.warn("lease", opened.error().text());
+    return;
+  }
+  deadman_ = std::move(*opened);
+  if (!watchdog_lives(options_.places)) deadman_->forget(DeadmanVoice::Watchdog);
+}
+
+void HostLease::tell_switches(std::optional<MonotonicTime> until) const {
+  if (!deadman_) return;
+  if (until) {
+    deadman_->say_until(*until + kDeadmanAfter);
+  } else {
+    deadman_->say_for_ever();
+  }
+}
+
+void HostLease::step() {
+  const std::lock_guard lock(stepping_);
+  enforcer_.step();
+}
+
 void HostLease::run() {
   for (int i = 0; !ends_; ++i) {
-    enforcer_.step();
+    step();
     if (i % kLooksBetweenWatchdogs == 0 && enforcer_.enforced()) {
       auto lives = start_watchdog(options_.watchdog, options_.places);
       if (!lives) log_.warn("lease", lives.error().text());
@@ -98,6 +126,8 @@ Result<LeaseAnswer> HostLease::renew(const LeaseTicket& ticket) {
     if (before->note != ticket.note) (void)make_room_for_notes(ticket.note);
   }
   if (auto kept = file_.write(*renewal.record); !kept) return kept.error();
+  // Before it is granted: were the agent to end now, the switches would know.
+  step();
   return renewal.answer;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "hypervisor/lease.h"
+#include "hypervisor/leases/deadman.h"
 #include "hypervisor/leases/enforcer.h"
 #include "hypervisor/leases/watchdog.h"
 
@@ -44,6 +45,9 @@ class HostLease {
 
  private:
   void run();
+  void open_deadman();
+  void step();
+  void tell_switches(std::optional<MonotonicTime> until) const;
 
   const HostLeaseOptions options_;
   Log& log_;
@@ -51,6 +55,8 @@ class HostLease {
   const RecordFile file_;
   const std::unique_ptr<Clock> clock_;
   const std::unique_ptr<StorageVoice> storage_;
+  std::optional<Deadman> deadman_;
+  std::mutex stepping_;
   Enforcer enforcer_;
   std::mutex renewing_;
   std::atomic<bool> ends_{false};

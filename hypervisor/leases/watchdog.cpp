@@ -14,6 +14,7 @@
 #include <fstream>
 #include <optional>
 
+#include "hypervisor/leases/deadman.h"
 #include "hypervisor/leases/enforcer.h"
 #include "hypervisor/leases/fd.h"
 #include "hypervisor/leases/storage_thread.h"
@@ -47,6 +48,14 @@ void come_before_others() {
   std::ofstream("/proc/self/oom_score_adj") << "-1000\n";
 }
 
+std::optional<Deadman> deadman_of(const LeasePlaces& places, Log& log) {
+  if (places.deadman.empty()) return std::nullopt;
+  auto opened = Deadman::open(places.deadman, DeadmanVoice::Watchdog);
+  if (opened) return std::move(*opened);
+  log.warn("lease", opened.error().text());
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool watchdog_lives(const LeasePlaces& places) {
@@ -63,8 +72,10 @@ Status start_watchdog(const std::string& program, const LeasePlaces& places) {
   posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
   std::string directory = places.directory;
   std::string status = places.vm_status_directory;
+  std::string deadman = places.deadman;
   std::string name = program;
-  const std::array<char*, 4> argv{name.data(), directory.data(), status.data(), nullptr};
+  const std::array<char*, 5> argv{name.data(), directory.data(), status.data(),
+                                  deadman.empty() ? nullptr : deadman.data(), nullptr};
   pid_t pid = 0;
   const int failed = ::posix_spawn(&pid, program.c_str(), nullptr, &how, argv.data(), environ);
   posix_spawnattr_destroy(&how);
@@ -94,9 +105,14 @@ int run_watchdog(const LeasePlaces& places, Log& log) {
   come_before_others();
   const RecordFile file(places.record(), boot_id());
   StorageThread storage;
+  const auto deadman = deadman_of(places, log);
   Enforcer enforcer(
       clock, log,
-      {[&] { return file.read(); }, [&] { return end_all_vms(places.vm_status_directory); }},
+      {[&] { return file.read(); }, [&] { return end_all_vms(places.vm_status_directory); },
+       [&](std::optional<MonotonicTime> until) {
+         if (deadman && until) deadman->say_until(*until + kDeadmanAfter);
+         if (deadman && !until) deadman->say_nothing();  // that they may is the agent's to say
+       }},
       storage);
   MonotonicTime needed = clock.now();
   while (clock.now() - needed < kStaysUnneeded) {
@@ -104,6 +120,7 @@ int run_watchdog(const LeasePlaces& places, Log& log) {
     if (enforcer.enforced()) needed = clock.now();
     clock.sleep_for(kLookEvery);
   }
+  if (deadman) deadman->say_nothing();
   return 0;
 }
 

@@ -13,6 +13,7 @@ namespace mare::leases {
 struct LeasePlaces {
   std::string directory;
   std::string vm_status_directory;  // libvirtd's status files
+  std::string deadman = {};         // the file of the switches in the QEMUs, "" for none
   std::string record() const { return directory + "/record"; }
   std::string lock() const { return directory + "/watchdog.lock"; }
 };

@@ -64,7 +64,11 @@ std::string variable(const std::string& name, const std::string& value) {
 std::string command_line_xml(const DomainOptions& options) {
   std::string inner;
   if (options.ram == Ram::Clone) inner += argument("-incoming") + argument("defer");
-  if (!options.preload.empty()) inner += variable("LD_PRELOAD", options.preload);
+  const std::string libraries = libraries_of(options.preloads);
+  if (!libraries.empty()) inner += variable("LD_PRELOAD", libraries);
+  if (!options.preloads.deadman.empty()) {
+    inner += variable("MARE_DEADMAN", options.preloads.deadman_file);
+  }
   if (options.ram != Ram::Own) {
     inner += variable(kRamVariable, to_text({options.ram == Ram::Template, options.ram_file}));
   }
@@ -189,7 +193,7 @@ bool is_uuid(std::string_view text) {
 }  // namespace
 
 std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
-                     const std::string& preload) {
+                     const Preloads& preloads) {
   int consoles = 0;
   int bridges = 0;
   const std::string moved = replace_values(xml, kConsoleBegin, console, consoles);
@@ -198,7 +202,7 @@ std::string retarget(const std::string& xml, const std::string& bridge, const st
   const auto end = bridged.rfind("</domain>");
   if (end == std::string::npos) return bridged;
   DomainOptions there;
-  there.preload = preload;
+  there.preloads = preloads;
   return bridged.substr(0, end) + command_line_xml(there) + bridged.substr(end);
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hypervisor/driver.h"
+#include "hypervisor/libvirt/preloads.h"
 
 namespace mare::libvirt {
 
@@ -22,7 +23,7 @@ struct DomainOptions {
   bool accelerated = false;
   std::string bridge;
   std::string console_path;
-  std::string preload = {};  // a library that QEMU is to load, "" for none
+  Preloads preloads = {};
   Ram ram = Ram::Own;
   std::string ram_file = {};  // of a template or a clone
   std::string emulator = {};  // mare-qemu, for these two
@@ -35,7 +36,7 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options);
 /// replaced; the memory of a clone is its own there.
 /// "" when it has no console.
 std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
-                     const std::string& preload);
+                     const Preloads& preloads);
 /// The text of the first element of that name, unescaped only as far as names and uuids need; "" if
 /// there is none.
 std::string text_of(const std::string& xml, const std::string& element);

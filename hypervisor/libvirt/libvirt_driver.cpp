@@ -68,7 +68,7 @@ class LibvirtDriver final : public Driver {
         outgoing_(connection_, clock, log),
         captures_(
             connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log),
-        lease_({{options_.state_dir + "/lease", pid_directory(options_.uri)},
+        lease_({{options_.state_dir + "/lease", pid_directory(options_.uri), options_.deadman_file},
                 options_.watchdog,
                 options_.longest_lease},
                log) {}
@@ -613,7 +613,7 @@ class LibvirtDriver final : public Driver {
             options_.bridge,
             consoles_.path(vm.id),
             accelerated_,
-            watching_.preload(),
+            starting_.preloads(),
             options_.migration_tls};
   }
 

@@ -70,7 +70,7 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
       take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
   if (xml.empty()) return last_error("its description can't be read");
   return ask(domain, route,
-             call_for(ticket, route, retarget(xml, route.bridge, route.console, route.preload)));
+             call_for(ticket, route, retarget(xml, route.bridge, route.console, route.preloads)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "hypervisor/libvirt/preloads.h"
 #include "orchestrator/core/result.h"
 
 namespace mare::libvirt {
@@ -14,7 +15,7 @@ struct Route {
   std::string bridge;        // the network there
   std::string console;       // the console's file there
   bool accelerated = false;  // KVM there; a guest can't change between KVM and emulation
-  std::string preload = {};  // what QEMU is to load there, "" for nothing
+  Preloads preloads = {};    // what QEMU is to load there
   bool tls = false;          // QEMU there takes encrypted pages only
 
   std::string text() const;

@@ -24,9 +24,12 @@ Status check_files(const VmSpec& vm) {
 
 }  // namespace
 
+Preloads Starting::preloads() const {
+  return {parts_.watching.preload(), options_.deadman_library, options_.deadman_file};
+}
+
 DomainOptions Starting::options(const VmId& vm) const {
-  DomainOptions out{accelerated_, options_.bridge, parts_.consoles.path(vm),
-                    parts_.watching.preload()};
+  DomainOptions out{accelerated_, options_.bridge, parts_.consoles.path(vm), preloads()};
   out.emulator = options_.emulator;
   return out;
 }
@@ -93,7 +96,7 @@ Status Starting::restore(const VmSpec& vm, const std::string& path, unsigned how
   }
   if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
   const std::string here =
-      retarget(xml, options_.bridge, parts_.consoles.path(vm.id), parts_.watching.preload());
+      retarget(xml, options_.bridge, parts_.consoles.path(vm.id), preloads());
   if (virDomainRestoreFlags(connection->get(), path.c_str(), here.empty() ? nullptr : here.c_str(),
                             how) == 0) {
     return ok_status();

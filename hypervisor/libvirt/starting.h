@@ -25,6 +25,8 @@ class Starting {
   Starting(const LibvirtOptions& options, bool accelerated, Parts parts, Clock& clock)
       : options_(options), accelerated_(accelerated), parts_(parts), clock_(clock) {}
 
+  /// What QEMUs load here.
+  Preloads preloads() const;
   DomainOptions options(const VmId& vm) const;
   /// Driver::start().
   Status boot(const VmSpec& vm);

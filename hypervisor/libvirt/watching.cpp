@@ -10,6 +10,7 @@
 #include "hypervisor/dirtylog/page_sampling.h"
 #include "hypervisor/dirtylog/pagemap_scan.h"
 #include "hypervisor/libvirt/copies.h"
+#include "hypervisor/libvirt/preloads.h"
 #include "hypervisor/libvirt/handles.h"
 
 namespace mare::libvirt {
@@ -26,14 +27,14 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-/// ld.so takes both characters for the end of a name, and skips in silence what it can't find.
+/// ld.so skips in silence what it can't find.
 std::string why_not_exactly(dirtylog::LogChoice choice, const std::string& library) {
   if (choice == dirtylog::LogChoice::None) return "--dirty-log none";
   if (choice == dirtylog::LogChoice::PageSampling) return "--dirty-log page-sampling";
   if (library.empty()) return "libmare-dirtylog.so is not beside the agent: --dirty-log-library";
   std::error_code failed;
   if (!std::filesystem::is_regular_file(library, failed)) return "there is no file " + library;
-  if (library.find_first_of(" :") != std::string::npos) {
+  if (!can_preload(library)) {
     return "the name " + library + " has a space or a colon, and can't be preloaded";
   }
   const auto works = dirtylog::pagemap_scan_works();

@@ -78,6 +78,8 @@ class LibvirtHosts : public LabHosts {
     options.state_dir = state_of(index);
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
     options.watchdog = MARE_WATCHDOG;
+    options.deadman_library = MARE_DEADMAN_LIBRARY;
+    options.deadman_file = memory_of_templates() + "/" + options.host_name + ".deadman";
     options.emulator = MARE_EMULATOR;
     options.template_memory = memory_of_templates() + "/" + options.host_name;
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));

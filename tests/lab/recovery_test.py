@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import unittest
 
 from lib.cluster import Cluster, Json
 from lib.migtest import MigTest, Shape
-from lib.processes import Doubles, of_lab
+from lib.processes import QEMU, WATCHDOG, Doubles, end_at_once, has_ended, of_lab
 from lib.waiting import holds_for, wait_until
 
 POOL = "rise"
@@ -104,6 +105,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.kill_qemus(host)
         return json.loads(done.stdout)["request"]["fates"]
 
+    @FULL
     def test_a_host_that_will_fail_is_left_in_time(self) -> None:
         job = self.submitted()
         vm = job.vms()[1]
@@ -147,6 +149,40 @@ class RecoveryTest(unittest.TestCase):
         # It may be used again. (A move has two processes, and so comes after the count.)
         self.cluster.migrate(vm, host)
         self.assertEqual(self.cluster.assert_runs_once(vm), host)
+
+    def guards(self, host: str) -> list[int]:
+        """Whoever could end its VMs."""
+        watchdogs = [one.pid for one in of_lab(self.cluster).look() if one.kind == WATCHDOG and one.host == host]
+        agent = self.cluster.agent_pid(host)
+        self.assertTrue(agent and watchdogs)
+        return [agent, *watchdogs]
+
+    @FULL
+    def test_an_agent_and_its_watchdog_that_are_killed_at_once(self) -> None:
+        """The kernel ends its VMs when the lease is over."""
+        job = self.submitted()
+        host = self.cluster.host_of(job.vms()[2])
+        end_at_once(self.guards(host))
+        self.assert_back(job)
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+
+    def test_a_host_that_stands_still_and_goes_on(self) -> None:
+        """All that is left of its VMs by then is what never runs again: there is no moment in which two copies do."""
+        job = self.submitted()
+        host = self.cluster.host_of(job.vms()[2])
+        qemus = [one.pid for one in of_lab(self.cluster).look() if one.kind == QEMU and one.host == host]
+        guards = self.guards(host)
+        for pid in (*guards, *qemus):
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: job.row()["restarts"] == 1, f"{job.id} is put back", period_s=0.3)
+            self.assertTrue(all(has_ended(pid) for pid in qemus))
+        finally:
+            for pid in guards:
+                os.kill(pid, signal.SIGCONT)
+        self.assert_back(job)
+        self.cluster.wait_health(host, "up")
 
     def test_mared_that_is_away_ends_nothing(self) -> None:
         """The storage speaks for the hosts, for far longer than a lease lasts."""

@@ -36,7 +36,8 @@ ROOMS = (
          targets=("mare_dirtylog", "mare-dirtylog")),
     Room("hypervisor/checkpointfile", "core, own C library", ("orchestrator/core",),
          foreign=("zstd",), targets=("mare_checkpointfile",)),
-    Room("hypervisor/leases", "driver.h", ("hypervisor",), targets=("mare_leases", "mare-watchdog")),
+    # mare-deadman is a library that QEMU loads.
+    Room("hypervisor/leases", "driver.h", ("hypervisor",), targets=("mare_leases", "mare-watchdog", "mare-deadman")),
     # QEMU's monitor speaks JSON.
     Room("hypervisor/libvirt", "driver.h, checkpointfile, dirtylog, leases, own C library",
          ("hypervisor", "hypervisor/checkpointfile", "hypervisor/dirtylog", "hypervisor/leases"), foreign=("libvirt", "json"),

@@ -122,6 +122,7 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
             "--memory-mib", str(plan.memory_mib), "--state-dir",
             str(plan.host_directory(host) / "agent"),
             "--template-memory", str(template_memory(plan.directory) / host),
+            "--deadman-file", str(template_memory(plan.directory) / f"{host}.deadman"),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key",
             str(pki / f"{host}.key")] + (["--migration-tls"] if plan.migration_tls else [])
 

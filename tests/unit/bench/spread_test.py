@@ -258,9 +258,9 @@ class Runs(unittest.TestCase):
 
 class Results(unittest.TestCase):
     @staticmethod
-    def row(visiting: bool, job_s: float, load: float = 1.0, checksum: str = RIGHT) -> spread.Row:
+    def row(visiting: bool, job_s: float, load: float = 1.0, checksum: str = RIGHT, lost_s: float | None = 0.5) -> spread.Row:
         return {"job": f"job-{job_s}", "visiting": visiting, "counted_steps": 1000, "job_s": job_s, "load": load, "checksum": checksum,
-                "from_hosts": 2, "changes": [{"forecast_added_s": 1.0}] * 2 if visiting else []}
+                "from_hosts": 2, "changes": [{"forecast_added_s": 1.0, "lost_s": lost_s}] * 2 if visiting else []}
 
     def test_a_wrong_checksum_is_told(self) -> None:
         found = spread.results_of([], [self.row(True, 101, checksum="0"), self.row(False, 100)], RIGHT)
@@ -268,9 +268,15 @@ class Results(unittest.TestCase):
         self.assertFalse(found["bars"]["wrong_jobs"]["holds"])
 
     def test_too_slow(self) -> None:
-        found = spread.results_of([], [self.row(True, 103), self.row(False, 100)], RIGHT)
+        """By what the changes cost, whatever the runs took."""
+        found = spread.results_of([], [self.row(True, 103, lost_s=1.5), self.row(False, 103)], RIGHT)
         self.assertAlmostEqual(found["bars"]["spread_added_fraction"]["value"], 0.03)
+        self.assertAlmostEqual(found["results"]["added_fraction"], 0)
         self.assertFalse(found["bars"]["spread_added_fraction"]["holds"])
+
+    def test_a_cost_that_is_not_known_is_not_nothing(self) -> None:
+        bar = spread.results_of([], [self.row(True, 101, lost_s=None), self.row(False, 100)], RIGHT)["bars"]["spread_added_fraction"]
+        self.assertEqual((bar["value"], bar["holds"]), (None, False))
 
     def test_pairs_of_a_busy_machine_do_not_count(self) -> None:
         rows = [self.row(True, 101), self.row(False, 100), self.row(True, 190), self.row(False, 100, load=9.0)]
@@ -293,7 +299,7 @@ class Table(unittest.TestCase):
                   "machine": {"cores": 2, "kernel": "0", "load_before": 0, "load_after": 0},
                   **spread.results_of([Results.row(False, 10)], rows, RIGHT)}
         text = tables.section(report)
-        self.assertIn("| 101.0 | 100.0 | 1.00 | 1.00% | 2.00 | yes |", text)
+        self.assertIn("| 101.0 | 100.0 | 1.00 | 1.00% | 1.00 | 1.00% | 2.00 | yes |", text)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <array>
+#include <fstream>
+#include <limits>
+
 #include "hypervisor/leases/fence_notes.h"
 #include "hypervisor/leases/host_lease.h"
 #include "orchestrator/core/boot_clock.h"
@@ -47,7 +51,14 @@ class HostWithLease : public ::testing::Test {
   SystemClock clock;
   Log log{clock, LogLevel::Error};
   const Scratch scratch;
-  const LeasePlaces places{scratch.path("lease"), scratch.path("status")};
+  const LeasePlaces places{scratch.path("lease"), scratch.path("status"), scratch.path("deadman")};
+  /// The words of the file: agent's, watchdog's.
+  std::array<std::uint64_t, 2> said() const {
+    std::array<std::uint64_t, 3> words{};
+    std::ifstream in(places.deadman, std::ios::binary);
+    in.read(reinterpret_cast<char*>(words.data()), sizeof words);
+    return {words[1], words[2]};
+  }
   const std::string note = scratch.path("ck/fenced/h1-1-1");
   StandIn vm{kUuid};
 };
@@ -63,6 +74,27 @@ TEST_F(HostWithLease, TheWatchdogEndsVmsWhoseAgentIsGone) {
   EXPECT_TRUE(vm.lives());
   ASSERT_TRUE(put_note(note));
   EXPECT_EQ(vm.await_signal(), SIGKILL);
+}
+
+TEST_F(HostWithLease, TheSwitchesAreToldBeforeALeaseIsGranted) {
+  auto lease = agent();
+  constexpr auto kForEver = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(said()[0], kForEver);
+  const auto now = BootClock().now();
+  ASSERT_TRUE(renew(*lease));
+  const auto until = MonotonicTime{static_cast<MonotonicTime::rep>(said()[0])};
+  EXPECT_GE(until, now + kShortTerm + kDeadmanAfter);
+  EXPECT_LE(until, BootClock().now() + kShortTerm + kDeadmanAfter);
+  lease.reset();
+  // The storage keeps the watchdog speaking, and so the switches off.
+  const auto one_more = static_cast<std::uint64_t>((until + kShortTerm).count());
+  while (said()[1] < one_more) clock.sleep_for(std::chrono::milliseconds{20});
+  EXPECT_TRUE(vm.lives());
+  // Without a lease there is nothing to say.
+  ASSERT_TRUE(RecordFile(places.record(), boot_id()).write(LeaseRecord{}));
+  while (said()[1] != 0) clock.sleep_for(std::chrono::milliseconds{20});
+  lease = agent();
+  EXPECT_EQ(said()[0], kForEver);
 }
 
 TEST_F(HostWithLease, TheAgentEndsThemWhenTheWatchdogCanNot) {

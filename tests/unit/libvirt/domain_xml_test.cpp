@@ -66,36 +66,36 @@ TEST(DomainXml, KvmTakesTheHostsCpuAndEmulationAPlainOne) {
 
 TEST(DomainXml, AnotherHostGetsItsBridgeAndItsConsole) {
   const std::string xml = domain_xml(some_vm(), options(false));
-  const std::string there = retarget(xml, "br7", "/else'where/demo-0.log", "");
+  const std::string there = retarget(xml, "br7", "/else'where/demo-0.log", {});
   EXPECT_EQ(there.find("/state/console"), std::string::npos);
   EXPECT_EQ(there.find("br0"), std::string::npos);
   EXPECT_THAT(there, HasSubstr("<source bridge='br7'/>"));
   EXPECT_THAT(there, HasSubstr("<serial type='file'><source path='/else&apos;where/demo-0.log'"));
   EXPECT_THAT(there, HasSubstr("<console type='file'><source path='/else&apos;where/demo-0.log'"));
   // Nothing else changed, and back again it is the same.
-  EXPECT_EQ(retarget(there, "br0", "/state/console/demo-0.log", ""), xml);
+  EXPECT_EQ(retarget(there, "br0", "/state/console/demo-0.log", {}), xml);
 }
 
 TEST(DomainXml, WithoutAConsoleThereIsNothingToRetarget) {
-  EXPECT_EQ(retarget("<domain/>", "br0", "/c", "/lib.so"), "");
-  EXPECT_EQ(retarget("", "br0", "/c", "/lib.so"), "");
+  EXPECT_EQ(retarget("<domain/>", "br0", "/c", {"/lib.so"}), "");
+  EXPECT_EQ(retarget("", "br0", "/c", {"/lib.so"}), "");
 }
 
 TEST(DomainXml, WhatQemuPreloadsIsTheHostsOwn) {
   DomainOptions with = options(false);
-  with.preload = "/here/lib'x.so";
+  with.preloads.dirty_log = "/here/lib'x.so";
   const std::string here = domain_xml(some_vm(), with);
   EXPECT_THAT(here, HasSubstr("<qemu:env name='LD_PRELOAD' value='/here/lib&apos;x.so'/>"));
   EXPECT_THAT(domain_xml(some_vm(), options(false)), Not(HasSubstr("LD_PRELOAD")));
   const std::string console = "/state/console/demo-0.log";
-  const std::string there = retarget(here, "br0", console, "/there/lib.so");
+  const std::string there = retarget(here, "br0", console, {"/there/lib.so"});
   EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/>"));
   EXPECT_THAT(there, Not(HasSubstr("/here/")));
-  EXPECT_EQ(retarget(there, "br0", console, "/here/lib'x.so"), here);
+  EXPECT_EQ(retarget(there, "br0", console, {"/here/lib'x.so"}), here);
   // Between a host that watches and one that does not, both ways.
   const std::string bare = domain_xml(some_vm(), options(false));
-  EXPECT_EQ(retarget(here, "br0", console, ""), bare);
-  EXPECT_EQ(retarget(bare, "br0", console, "/here/lib'x.so"), here);
+  EXPECT_EQ(retarget(here, "br0", console, {}), bare);
+  EXPECT_EQ(retarget(bare, "br0", console, {"/here/lib'x.so"}), here);
 }
 
 TEST(DomainXml, LibvirtsOwnSpellingOfThePreloadIsReplaced) {
@@ -103,7 +103,7 @@ TEST(DomainXml, LibvirtsOwnSpellingOfThePreloadIsReplaced) {
       "<domain type='qemu' id='3' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n"
       "  <console type='file'><source path='/c'/></console>\n  <qemu:commandline>\n"
       "    <qemu:env name='LD_PRELOAD' value='/here/lib.so'/>\n  </qemu:commandline>\n</domain>\n";
-  const std::string there = retarget(theirs, "br0", "/c", "/there/lib.so");
+  const std::string there = retarget(theirs, "br0", "/c", {"/there/lib.so"});
   EXPECT_THAT(there, Not(HasSubstr("/here/lib.so")));
   EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/></qemu:commandline></domain>\n"));
 }
@@ -147,7 +147,7 @@ TEST(DomainXml, ACloneMapsThatFileForItselfAndIsToldWhoItIs) {
   DomainOptions with = options(false);
   with.ram = Ram::Clone;
   with.ram_file = "/state/ram";
-  with.preload = "/lib.so";
+  with.preloads.dirty_log = "/lib.so";
   with.emulator = "/sbin/mare-qemu";
   const std::string xml = domain_xml(some_vm(), with);
   EXPECT_THAT(xml, HasSubstr("urn:mare:vm:1"));
@@ -162,20 +162,34 @@ TEST(DomainXml, ACloneMapsThatFileForItselfAndIsToldWhoItIs) {
   EXPECT_THAT(xml, HasSubstr("<qemu:del capability='cpu-unavailable-features'/>"));
 }
 
+TEST(DomainXml, ASwitchIsToldItsFile) {
+  DomainOptions with = options(false);
+  with.preloads = {"/lib/log.so", "/lib/deadman.so", "/run/it's"};
+  const std::string here = domain_xml(some_vm(), with);
+  EXPECT_THAT(here, HasSubstr("name='LD_PRELOAD' value='/lib/log.so:/lib/deadman.so'/>"));
+  EXPECT_THAT(here, HasSubstr("<qemu:env name='MARE_DEADMAN' value='/run/it&apos;s'/>"));
+  const std::string console = "/state/console/demo-0.log";
+  const std::string there = retarget(here, "br0", console, {"", "/there/deadman.so", "/run/d"});
+  EXPECT_THAT(there, HasSubstr("name='LD_PRELOAD' value='/there/deadman.so'/>"));
+  EXPECT_THAT(there, Not(HasSubstr("/lib/")));
+  EXPECT_THAT(there, Not(HasSubstr("/run/it")));
+  EXPECT_THAT(retarget(here, "br0", console, {}), Not(HasSubstr("MARE_DEADMAN")));
+}
+
 TEST(DomainXml, ACloneThatMovedIsAVmAsAnyOther) {
   DomainOptions with = options(false);
   with.ram = Ram::Clone;
   with.ram_file = "/state/ram";
   with.emulator = "/sbin/mare-qemu";
   const std::string there =
-      retarget(domain_xml(some_vm(), with), "br7", "/there/demo-0.log", "/there/lib.so");
+      retarget(domain_xml(some_vm(), with), "br7", "/there/demo-0.log", {"/there/lib.so"});
   EXPECT_THAT(there, HasSubstr("/there/lib.so"));
   for (const char* gone :
        {"MARE_RAM", "/state/ram", "emulator", "-incoming", "qemu:capabilities"}) {
     EXPECT_THAT(there, Not(HasSubstr(gone)));
   }
   // And on, and back.
-  EXPECT_EQ(retarget(there, "br7", "/there/demo-0.log", "/there/lib.so"), there);
+  EXPECT_EQ(retarget(there, "br7", "/there/demo-0.log", {"/there/lib.so"}), there);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ TEST(Route, ComesBackAsItWasWritten) {
                     "br0",
                     "/state/a|b%7Cc%/console/demo-0.log",
                     true,
-                    "/lib/a|b.so",
+                    {"/lib/a|b.so", "/lib/d.so", "/run/d%"},
                     true};
   auto back = Route::parse(route.text());
   ASSERT_TRUE(back.ok()) << back.error().text();
@@ -20,7 +20,7 @@ TEST(Route, ComesBackAsItWasWritten) {
   EXPECT_EQ(back->bridge, route.bridge);
   EXPECT_EQ(back->console, route.console);
   EXPECT_EQ(back->accelerated, route.accelerated);
-  EXPECT_EQ(back->preload, route.preload);
+  EXPECT_EQ(back->preloads, route.preloads);
   EXPECT_TRUE(back->tls);
   EXPECT_FALSE(Route::parse(Route{"a", "b", "c", "d"}.text())->tls);
 }
