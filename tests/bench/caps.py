@@ -3,7 +3,8 @@
 On a real host the mover has cores of its own beside the guests. Emulated guests that compute all the time would leave it
 nothing on two cores, and the bench would measure the scheduler. Only the vCPU threads are capped, not the migration's. They
 also keep off the last core: the kernel's work on a migration's packets is charged to whatever thread it interrupts, and
-would come out of a capped guest's share.
+would come out of a capped guest's share. And what they may take they get before anybody else who is on their cores, movers
+above all: else the scheduler would share these cores out, and a guest's pace would tell of that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import threading
 from typing import Any
 
 GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
+#: Of cgroups, the most that there is; a thread that is in none has 1024, with nice -5 three times as much.
+WEIGHT = 262144
 PERIOD_US = 10_000  # short, so that a guest does not stand still for long when it has used up its share
 LOOK_S = 0.05
 CORES = sorted(os.sched_getaffinity(0))
@@ -35,7 +38,7 @@ class Caps:
     def stated(self) -> dict[str, Any]:
         """What a report says of it."""
         return {"vcpu_share_of_a_core": None, "why_not": self.why_not} if self.why_not else \
-            {"vcpu_share_of_a_core": self.share, "period_us": PERIOD_US, "vcpus_on_cores": sorted(GUEST_CORES)}
+            {"vcpu_share_of_a_core": self.share, "period_us": PERIOD_US, "weight": WEIGHT, "vcpus_on_cores": sorted(GUEST_CORES)}
 
     def __enter__(self) -> "Caps":
         if not self.why_not:
@@ -94,7 +97,7 @@ class Caps:
             group.mkdir(exist_ok=True)
         except OSError:
             return
-        if self._write(group / "cpu.cfs_period_us", str(PERIOD_US)) and \
+        if self._write(group / "cpu.shares", str(WEIGHT)) and self._write(group / "cpu.cfs_period_us", str(PERIOD_US)) and \
                 self._write(group / "cpu.cfs_quota_us", str(int(PERIOD_US * self.share))) and \
                 self._write(group / "tasks", str(tid)):
             self._known.add(tid)

@@ -40,7 +40,7 @@ GRID = 1024
 #: A line costs an emulated guest some 6 ms of its CPU, and a capped one has 100 ms a second.
 REPORT_EVERY = 25
 #: Ranks that wait for each other had better stand still together than one after the other.
-MARED = ["--migrations-per-host", "4", "--migrations-per-link", "2"]
+MARED = ["--migrations-per-host", "8", "--migrations-per-link", "8"]
 #: After the caps have come.
 SETTLE_S = 1.0
 #: The pace before and after a change is taken over so long.
@@ -183,6 +183,10 @@ def arrange(cluster: Cluster, vms: list[str], count: int) -> None:
         raise AssertionError(f"VMs are on {where(cluster)}, not on {wanted}")
 
 
+def wait_for_calm() -> None:
+    wait_until(lambda: os.getloadavg()[0] <= CALM_LOAD, "the machine is calm", patience_s=180, period_s=1)
+
+
 def check_vms(cluster: Cluster, vms: list[str]) -> None:
     """Each runs once, by all libvirts and the kernel, and its console shows no fault."""
     for vm in vms:
@@ -217,7 +221,7 @@ def change(cluster: Cluster, job: Job, visit: Visit, pace_s: float) -> Row:
 def one_run(cluster: Cluster, vms: list[str], plate: Plate, hosts: int, visits: tuple[Visit, ...]) -> Row:
     """A job that begins on so many hosts, by equal blocks, to its verdict."""
     arrange(cluster, vms, hosts)
-    wait_until(lambda: os.getloadavg()[0] <= CALM_LOAD, "the machine is calm", patience_s=180, period_s=1)
+    wait_for_calm()
     load = os.getloadavg()[0]
     job = Job(cluster, plate)
     try:
@@ -244,6 +248,7 @@ def one_run(cluster: Cluster, vms: list[str], plate: Plate, hosts: int, visits: 
 def one_trial(cluster: Cluster, vms: list[str], hosts: int, seconds: float) -> Row:
     """How quick is a step where they are? The job is cancelled after a while."""
     arrange(cluster, vms, hosts)
+    wait_for_calm()
     job = Job(cluster, Plate(FOREVER))
     try:
         with Caps(VCPU_SHARE):
