@@ -109,14 +109,16 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "agent was killed; auto: beside this program; none: this host holds no leases")
       ->capture_default_str();
   std::string deadman = "auto";
-  app.add_option("--deadman-library", deadman,
-                 "libmare-deadman.so, which VMs preload so that the kernel ends them when the lease "
-                 "is over and agent and watchdog were killed or stopped; auto: beside this program; "
-                 "none: new VMs start without it")
+  app.add_option(
+         "--deadman-library", deadman,
+         "libmare-deadman.so, which VMs preload so that the kernel ends them when the lease "
+         "is over and agent and watchdog were killed or stopped; auto: beside this program; "
+         "none: new VMs start without it")
       ->capture_default_str();
-  app.add_option("--deadman-file", options.deadman_file,
-                 "Where that is told until when VMs may run: a file of this agent alone, on a tmpfs, "
-                 "readable for QEMU's user")
+  app.add_option(
+         "--deadman-file", options.deadman_file,
+         "Where that is told until when VMs may run: a file of this agent alone, on a tmpfs, "
+         "readable for QEMU's user")
       ->capture_default_str();
   std::string emulator = "auto";
   app.add_option("--emulator", emulator,

@@ -22,11 +22,11 @@ struct Options {
   int cpus = 0;
   std::string state_directory = "/var/lib/mare-agent";
   std::string dirty_log = "auto";
-  std::string dirty_log_library;  // libmare-dirtylog.so, "" for none
-  std::string watchdog;           // mare-watchdog, "" for none
-  std::string deadman_library;    // libmare-deadman.so, "" for none
+  std::string dirty_log_library;                   // libmare-dirtylog.so, "" for none
+  std::string watchdog;                            // mare-watchdog, "" for none
+  std::string deadman_library;                     // libmare-deadman.so, "" for none
   std::string deadman_file = "/run/mare/deadman";  // "" for none
-  std::string emulator;           // mare-qemu, "" for none
+  std::string emulator;                            // mare-qemu, "" for none
   std::string template_memory = "/dev/shm/mare-templates";
   Milliseconds longest_lease{0};  // 0: as mared says
   std::string ca;

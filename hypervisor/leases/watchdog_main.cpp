@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "mare-watchdog: ends this host's VMs when its lease is over. mare-agent starts it: "
-        "docs/agent.md.\nusage: mare-watchdog LEASE_DIRECTORY LIBVIRT_STATUS_DIRECTORY [DEADMAN_FILE]\n");
+        "docs/agent.md.\nusage: mare-watchdog LEASE_DIRECTORY LIBVIRT_STATUS_DIRECTORY "
+        "[DEADMAN_FILE]\n");
     return 2;
   }
   // Of whoever started it nothing but the words' way out stays: an agent's port would stay taken.

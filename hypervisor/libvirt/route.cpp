@@ -76,12 +76,8 @@ Result<Route> Route::parse(const std::string& text) {
     return make_error(Code::InvalidArgument, "'" + text + "' is not an endpoint of a libvirt host",
                       "both ends of a migration must be of the same kind and version");
   }
-  return Route{fields[1],
-               fields[2],
-               fields[3],
-               fields[4],
-               fields[5] == "kvm",
-               {fields[6], fields[8], fields[9]},
+  return Route{fields[1],         fields[2],          fields[3],
+               fields[4],         fields[5] == "kvm", {fields[6], fields[8], fields[9]},
                fields[7] == "tls"};
 }
 

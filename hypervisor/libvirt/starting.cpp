@@ -95,8 +95,7 @@ Status Starting::restore(const VmSpec& vm, const std::string& path, unsigned how
                                                     vm.id.value + "' (" + vm.uuid + ")");
   }
   if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
-  const std::string here =
-      retarget(xml, options_.bridge, parts_.consoles.path(vm.id), preloads());
+  const std::string here = retarget(xml, options_.bridge, parts_.consoles.path(vm.id), preloads());
   if (virDomainRestoreFlags(connection->get(), path.c_str(), here.empty() ? nullptr : here.c_str(),
                             how) == 0) {
     return ok_status();

@@ -10,8 +10,8 @@
 #include "hypervisor/dirtylog/page_sampling.h"
 #include "hypervisor/dirtylog/pagemap_scan.h"
 #include "hypervisor/libvirt/copies.h"
-#include "hypervisor/libvirt/preloads.h"
 #include "hypervisor/libvirt/handles.h"
+#include "hypervisor/libvirt/preloads.h"
 
 namespace mare::libvirt {
 namespace {

@@ -51,8 +51,8 @@ class Program {
   /// Whether its thread is there: before main() it has been asked once already.
   bool is_guarded() const {
     std::error_code failed;
-    for (const auto& task : std::filesystem::directory_iterator(
-             "/proc/" + std::to_string(pid_) + "/task", failed)) {
+    for (const auto& task :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(pid_) + "/task", failed)) {
       std::string name;
       std::getline(std::ifstream(task.path() / "comm"), name);
       if (name == "mare-deadman") return true;
