@@ -3,8 +3,9 @@ stays there.
 
 The job is `heat`: its checksum does not depend on where its ranks are, and is computed here without MPI or VMs as well.
 Runs of the same work differ by more than what moves cost. So that is also taken from inside of the visiting run: what each
-change cost, against the pace just before and just after. Runs take turns (visiting, staying, visiting, ...). Their time is by this machine's clock, for a VM's stands still with it.
-A job begins uncapped, since MPI's start would take a capped guest a minute: what counts begins when its VMs are.
+change cost, against the pace just before and just after. Runs take turns (visiting, staying, visiting, ...). Their time is
+by this machine's clock, for a VM's stands still with it. A job begins uncapped, since MPI's start would take a capped guest
+a minute: what counts begins when its VMs are.
 """
 
 from __future__ import annotations

@@ -188,8 +188,8 @@ def visits(report: Json) -> list[str]:
     return [table(("visiting, s", "staying, s", "added, s", "added", "lost at the changes, s", "lost", "forecast, s", "counts"), (
         (number(one["visiting_s"], ".1f"), number(one["staying_s"], ".1f"), number(one["added_s"], ".2f"),
          f"{100 * one['added_fraction']:.2f}%", number(one["lost_s"], ".2f"),
-         NOTHING if one["lost_fraction"] is None else f"{100 * one['lost_fraction']:.2f}%", number(one["forecast_added_s"], ".2f"), "yes" if one["counts"] else "no")
-        for one in results["pairs"])),
+         NOTHING if one["lost_fraction"] is None else f"{100 * one['lost_fraction']:.2f}%", number(one["forecast_added_s"], ".2f"),
+         "yes" if one["counts"] else "no") for one in results["pairs"])),
         table(("trial: stays on hosts", "ms a step"), (
             (number(one["from_hosts"]), number(1000 * one["job_s"] / one["counted_steps"])) for one in report["baselines"]["trials"]))]
 
