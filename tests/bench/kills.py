@@ -11,13 +11,16 @@ from bars import at_least, at_most, exactly, figures, worst_median
 Json = Any
 Row = dict[str, Any]
 
-VM, HOST, CUT, AGENT, MARED = "vm", "host", "cut", "agent", "mared"
+VM, HOST, CUT, AGENT, GUARDS, FROZEN, MARED = "vm", "host", "cut", "agent", "guards", "frozen", "mared"
 #: What is killed, and what that is called in reports.
 KINDS = {VM: "a VM's QEMU", HOST: "a host: its QEMUs, agent and watchdog", CUT: "a host's network", AGENT: "a host's agent alone",
+         GUARDS: "a host's agent and watchdog, its QEMUs not", FROZEN: "a host stands still for 8 s, then goes on",
          MARED: "mared, while it recovers from the kill of a VM"}
 WORK, CHECKPOINT, RESTART = "work", "checkpoint", "restart"
 #: And when: between two checkpoints, while one is taken, while the job is on its way back from an earlier kill.
 MOMENTS = (WORK, CHECKPOINT, RESTART)
+#: Those that strike a host.
+OF_A_HOST = (HOST, CUT, AGENT, GUARDS, FROZEN)
 #: States of checkpoint.restore in which the second kill may come, in their order.
 RESTORING = ("Clearing", "Loading", "Resuming")
 
@@ -56,7 +59,7 @@ class Kill:
 
 
 def plan(kills: int, ranks: int, seed: int) -> list[Kill]:
-    """Every five have each kind once, every fifteen each kind at each moment; a longer plan begins with the shorter one."""
+    """Every seven have each kind once, every 21 each kind at each moment; a longer plan begins with the shorter one."""
     chance = random.Random(seed)
     found: list[Kill] = []
     while len(found) < kills:

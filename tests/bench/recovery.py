@@ -8,21 +8,23 @@ Every kill is a row that is kept at once: with --json a run that was stopped goe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import http.client
 import os
 import pathlib
+import signal
 import statistics
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
-from kills import AGENT, CHECKPOINT, CUT, FRACTIONS, HOST, LOAD_LIMIT, MARED, RESTART, RESTORING, VM, Kill, Progress, Row, common, \
-    detected_at, plan, results_of
+from kills import AGENT, CHECKPOINT, CUT, FRACTIONS, FROZEN, GUARDS, HOST, LOAD_LIMIT, MARED, OF_A_HOST, RESTART, RESTORING, VM, \
+    Kill, Progress, Row, common, detected_at, plan, results_of
 from lib.cluster import CONSOLE_FAULT, Cluster, Json
 from lib.migtest import MigTest, Shape
-from lib.processes import QEMU, Doubles, end_at_once, of_lab
+from lib.processes import QEMU, WATCHDOG, Doubles, end_at_once, of_lab
 from lib.waiting import wait_until
 from partial import Partial
 from workloads import Mare, report
@@ -35,6 +37,8 @@ JOB_S, QUICK_JOB_S = 30.0, 26.0
 EVERY_S = 6
 #: A kill during a checkpoint comes at most so long after its beginning.
 LATE_S = 1.5
+#: A host that stands still does so for longer than its lease, so that it is fenced meanwhile.
+FROZEN_S = 8.0
 #: Of the curve: what a host's failure costs is some seconds however long a run is, so it must be a long one.
 CURVE_S, QUICK_CURVE_S = 600.0, 45.0
 CURVE_EVERY_S = 20
@@ -94,6 +98,8 @@ class Aim:
         self._agents = {host["name"]: host["agent"] for host in status["hosts"]}
         self._mared = status["mared"]["pid"]
         self._processes = of_lab(cluster)
+        self._thawing: list[threading.Timer] = []
+        self._frozen: list[int] = []
 
     def strike(self, kind: str, vm: str, host: str) -> float:
         """Gives the moment. mared is started again at once, as its service manager would."""
@@ -105,7 +111,24 @@ class Aim:
             begun = end_at_once([self._mared])
             self.cluster.start_mared()
             return begun
-        return end_at_once(wait_until(lambda: self._pids(kind, vm, host), f"there is something to kill: {kind}", patience_s=60, period_s=0.01))
+        pids = wait_until(lambda: self._pids(kind, vm, host), f"there is something to kill: {kind}", patience_s=60, period_s=0.01)
+        return self._freeze(pids) if kind == FROZEN else end_at_once(pids)
+
+    def _freeze(self, pids: list[int]) -> float:
+        begun = time.time()
+        self._frozen += pids
+        signal_all(pids, signal.SIGSTOP)
+        self._thawing.append(threading.Timer(FROZEN_S, signal_all, (pids, signal.SIGCONT)))
+        self._thawing[-1].start()
+        return begun
+
+    def thaw(self) -> None:
+        """Whatever stands still goes on."""
+        for timer in self._thawing:
+            timer.cancel()
+            timer.join()
+        signal_all(self._frozen, signal.SIGCONT)
+        self._thawing, self._frozen = [], []
 
     def _pids(self, kind: str, vm: str, host: str) -> list[int]:
         agent = [self._agents[host]] if self._agents.get(host) else []
@@ -114,7 +137,16 @@ class Aim:
         seen = self._processes.look()
         if kind == VM:
             return [one.pid for one in seen if one.kind == QEMU and one.vm == vm]
+        if kind == GUARDS:
+            watchdogs = [one.pid for one in seen if one.kind == WATCHDOG and one.host == host]
+            return agent + watchdogs if agent and watchdogs else []
         return agent + [one.pid for one in seen if one.host == host]
+
+
+def signal_all(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 class Struck:
@@ -167,10 +199,10 @@ class Struck:
     def strike(self, kind: str, rank: int) -> None:
         vm = self.vms[rank]
         host = self.cluster.host_of(vm) or ""
-        there = [one["id"] for one in self.cluster.items(f"vms?pool={POOL}") if one["host"] == host] if kind in (HOST, CUT, AGENT) else [vm]
+        there = [one["id"] for one in self.cluster.items(f"vms?pool={POOL}") if one["host"] == host] if kind in OF_A_HOST else [vm]
         if not self.at:
             self.before = list(self.watch.progress.lines)
-            self.victims, self.hosts = there, [host] if kind in (HOST, CUT, AGENT) else []
+            self.victims, self.hosts = there, [host] if kind in OF_A_HOST else []
         self.at.append(self.aim.strike(kind, vm, host))
 
     def strike_as_drawn(self, kill: Kill) -> None:
@@ -298,10 +330,12 @@ class Campaign:
                 wrong, cut_at = self._to_its_end(struck, strike)
             except BaseException:
                 struck.watch.stop()
+                struck.aim.thaw()
                 cluster.restore()
                 cluster.mare("job", "cancel", struck.job.id, check=False)
                 raise
         load = max(load, os.getloadavg()[0])
+        struck.aim.thaw()
         cluster.restore()
         wrong = wrong or self._wrong_afterwards(consoles)
         row = {"job": struck.job.id, "survived": not wrong, "reason": wrong or None, "total_s": struck.total_s(), "load": load,

@@ -13,7 +13,7 @@ import paths  # noqa: F401
 import lib.waiting
 import recovery
 from fake_lab import Clock
-from kills import CUT, HOST, MARED, Progress
+from kills import AGENT, MARED, OF_A_HOST, Progress
 from lib.cluster import Json
 from lib.migtest import Shape
 
@@ -126,6 +126,9 @@ class World(Clock):
     def delete_pool(self, name: str) -> None:
         self.done.append("delete pool")
 
+    def thaw(self) -> None:
+        self.done.append("thaw")
+
     # --- strikes --------------------------------------------------------------------------------------
 
     def strike(self, kind: str, vm: str, host: str) -> float:
@@ -135,7 +138,7 @@ class World(Clock):
             self._due = [(when + MARED_AWAY_S, act) for when, act in self._due]
             self.sleep(MARED_AWAY_S)
             return at
-        if kind in (HOST, CUT):
+        if kind in OF_A_HOST and kind != AGENT:
             self.later(NOTICED_S - 0.2, lambda: self.tell("host.state", host, health="down"))
         self.job.die(vm)
         return at

@@ -20,14 +20,14 @@ class Plan(unittest.TestCase):
 
     def test_every_kind_soon_and_every_kind_at_every_moment(self) -> None:
         for seed in range(20):
-            kills = plan(30, 3, seed)
-            self.assertEqual({kill.kind for kill in kills[:5]}, set(KINDS))
-            for part in (kills[:15], kills[15:]):
+            kills = plan(42, 3, seed)
+            self.assertEqual({kill.kind for kill in kills[:7]}, set(KINDS))
+            for part in (kills[:21], kills[21:]):
                 self.assertEqual({(kill.kind, kill.moment) for kill in part}, set(itertools.product(KINDS, MOMENTS)))
             self.assertTrue(all(0 <= kill.rank < 3 and 0 <= kill.first_rank < 3 and 0 <= kill.when <= 1 for kill in kills))
 
     def test_which_come_second(self) -> None:
-        for kill in plan(15, 2, 1):
+        for kill in plan(21, 2, 1):
             self.assertEqual(kill.is_second, kill.moment == RESTART or kill.kind == MARED, kill)
 
 
