@@ -12,6 +12,7 @@ from lib.waiting import holds_for, wait_until
 
 POOL = "layout"
 SHAPE = Shape(ranks=4, iterations=550, size_mib=16, wws_mib=2)
+SHORT = Shape(ranks=4, iterations=350, size_mib=16, wws_mib=2)
 LONG_S = 1200
 
 
@@ -107,7 +108,7 @@ class LayoutTest(unittest.TestCase):
         for vm in self.vms:
             if self.cluster.host_of(vm) != self.home:
                 self.cluster.migrate(vm, self.home)
-        job = MigTest(self.cluster, POOL, SHAPE)
+        job = MigTest(self.cluster, POOL, SHORT)
         job.wait_for_iterations(5)
         made = self.moves()
         planned = json.loads(self.cluster.mare("-o", "json", "rebalance", "--dry-run").stdout)["request"]["plan"]
