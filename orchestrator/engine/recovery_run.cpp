@@ -14,6 +14,9 @@ namespace {
 
 constexpr auto kRecoveryLookAgain = std::chrono::milliseconds{100};
 constexpr auto kRoomAgain = std::chrono::seconds{1};
+/// Before the last try: tries that fail at once would all be over before a host that stumbles, or
+/// storage that does, is well again.
+constexpr auto kLastTryWaits = std::chrono::seconds{10};
 
 /// What keeps the job from going on.
 struct Dead {
@@ -134,9 +137,14 @@ class RecoveryRun final : public Task {
           store().write([&](store::Transaction& tx) { return begin_fence(tx, clock(), host.id); });
       if (!begun) return again();
     }
-    if (all) return fenced(seen->any);
     if (job_is_cancelled()) {
       return give_up(make_error(Code::Cancelled, "the job is cancelled"));
+    }
+    if (all) {
+      if (seen->any && in_state() < kLastTryWaits && is_last_try()) {
+        return after(kRecoveryLookAgain, [this] { fence(); });
+      }
+      return fenced(seen->any);
     }
     if (!by_command && in_state() > settings().checkpoint_timeout) {
       return give_up(make_error(Code::Unavailable, "a silent host could not be fenced"));
@@ -155,6 +163,11 @@ class RecoveryRun final : public Task {
       return put_job(tx, clock(), *row);
     };
     if (commit(to_string(Event::Fenced), to_string(State::Restarting), "", also)) restart();
+  }
+
+  bool is_last_try() const {
+    auto row = query<Job>(store(), [&](const store::Reader& r) { return r.job(job()); });
+    return row && settings().recovery_tries > 1 && row->recovery_tries >= settings().recovery_tries;
   }
 
   bool job_is_cancelled() const {
