@@ -113,11 +113,18 @@ Status check(const MovePolicy& policy) {
   return ok_status();
 }
 
+/// Room and places at both hosts are kept meanwhile.
+constexpr double kMostForSafePoint_s = 30;
+
 Status check(const Timing& timing) {
-  if (timing.within.count() >= 1 && timing.within.count() <= kMostTime_s) return ok_status();
-  return field_error("within_s",
-                     "a trough can't be waited for " + std::to_string(timing.within.count()) + " s",
-                     "give 1 to 86400");
+  const bool safe_point = timing.moment == Moment::SafePoint;
+  const double most = safe_point ? kMostForSafePoint_s : kMostTime_s;
+  if (timing.within.count() >= 1 && timing.within.count() <= most) return ok_status();
+  return field_error(
+      "within_s",
+      std::string(safe_point ? "a safe point" : "a trough") + " can't be waited for " +
+          std::to_string(timing.within.count()) + " s",
+      safe_point ? "give 1 to 30: its place at both hosts is kept meanwhile" : "give 1 to 86400");
 }
 
 std::vector<Strategy> strategies_with(const HostFacts& facts, const std::string& checkpoints) {

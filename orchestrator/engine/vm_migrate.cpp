@@ -43,6 +43,10 @@ void VmMigrate::enter(bool recovered) {
 void VmMigrate::on_cancel() {
   // Neither its turn nor the forecast that is being made is waited for.
   if (state() == State::Planned) return refuse(make_error(Code::Cancelled, "cancelled"));
+  if (state() == State::Reserved && search_) {
+    search_.reset();
+    return abort(make_error(Code::Cancelled, "cancelled"));
+  }
   // Before the source is known to send, a cancel could overtake the beginning and be lost: the
   // first poll asks for it then.
   if (sends_ && (state() == State::PreCopying || state() == State::Switching)) {
@@ -164,10 +168,10 @@ void VmMigrate::prepare() {
           return abort(
               endpoint.error().during("host '" + migration_.destination.value + "' can't receive"));
         }
-        if (step(Event::StartPreCopy, "to " + endpoint->uri)) {
-          endpoint_ = *endpoint;
-          send();
-        }
+        endpoint_ = *endpoint;
+        at_safe_point([this](const std::string& words) {
+          if (step(Event::StartPreCopy, "to " + endpoint_.uri + words)) send();
+        });
       });
 }
 

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "orchestrator/engine/migration_probe.h"
+#include "orchestrator/engine/safe_point_search.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/model/forecast.h"
 #include "orchestrator/model/migration_state.h"
@@ -58,6 +59,8 @@ class VmMigrate final : public Task {
   void reserve();
   void refuse(const Error& error);
   void prepare();
+  /// `then` gets words for the history.
+  void at_safe_point(std::function<void(const std::string&)> then);
 
   // While the source sends.
   void send();
@@ -151,6 +154,7 @@ class VmMigrate final : public Task {
   std::string no_forecast_;  // why there is none, as far as this process knows
   IncomingEndpoint endpoint_;
   std::shared_ptr<MigrationProbe> probe_;
+  std::shared_ptr<SafePointSearch> search_;
   std::string note_;  // why it is ending, when it ends badly
   std::optional<Code> note_code_;
   std::string console_;

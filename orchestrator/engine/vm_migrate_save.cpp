@@ -71,12 +71,14 @@ void VmMigrate::check_both(const HostFacts& source) {
               Code::Unsupported, "a VM can't move between a host with KVM and one that emulates",
               "choose a host of the same kind, or end the VM and start it there"));
         }
-        migration_.file = FileMove{};
-        migration_.file.path =
-            checkpoints + "/moves/" + operation().id.value + "/" + migration_.vm.value;
-        migration_.file.began = clock().wall_now();
-        const auto also = [&](store::Transaction& tx) { return tx.put(migration_); };
-        if (step(Event::Save, "to " + migration_.file.path, also)) save();
+        at_safe_point([this](const std::string& words) {
+          migration_.file = FileMove{};
+          migration_.file.path = settings().checkpoints_directory + "/moves/" +
+                                 operation().id.value + "/" + migration_.vm.value;
+          migration_.file.began = clock().wall_now();
+          const auto also = [&](store::Transaction& tx) { return tx.put(migration_); };
+          if (step(Event::Save, "to " + migration_.file.path + words, also)) save();
+        });
       });
 }
 

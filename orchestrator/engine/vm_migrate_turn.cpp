@@ -35,7 +35,7 @@ constexpr auto kCacheWithin = std::chrono::seconds{6};
 /// The moment is chosen once and kept with the migration.
 void VmMigrate::choose_moment() {
   const Timing timing = timing_from(operation().request);
-  if (timing.moment == Moment::Now || migration_.planned.count() != 0) return await_moment();
+  if (timing.moment != Moment::Trough || migration_.planned.count() != 0) return await_moment();
   if (!may_wait()) return;
   // Whichever comes first: the commit makes the other one too late.
   const auto patience =
@@ -80,6 +80,23 @@ void VmMigrate::await_moment() {
     if (!load()) return again();
     await_moment();
   });
+}
+
+/// When all else is ready, since one is over soon. What asks for none gets none.
+void VmMigrate::at_safe_point(std::function<void(const std::string&)> then) {
+  const Timing timing = timing_from(operation().request);
+  if (timing.moment != Moment::SafePoint) return then("");
+  auto jobs =
+      query<std::vector<Job>>(store(), [&](const store::Reader& r) { return jobs_on(r, vm_); });
+  if (!jobs) return abort(jobs.error());
+  auto guest = find_guest(store(), vm_);
+  if (!guest) return abort(guest.error());
+  if (jobs->empty()) return then("; at once: no job is on it");
+  using Found = SafePointSearch::Found;
+  search_ = std::make_shared<SafePointSearch>(
+      context_, jobs->front().id, std::vector<GuestAddress>{*guest}, timing.within,
+      guarded<const Found&>([then](const Found& found) { then("; " + found.words); }));
+  search_->begin();
 }
 
 bool VmMigrate::may_wait() {

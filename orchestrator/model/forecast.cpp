@@ -31,6 +31,7 @@ constexpr std::array kLimitActionNames{
 constexpr std::array kMomentNames{
     Name<Moment>{Moment::Now, "now"},
     Name<Moment>{Moment::Trough, "trough"},
+    Name<Moment>{Moment::SafePoint, "safe-point"},
 };
 static_assert(kStrategyNames.size() == kStrategies);
 
@@ -57,6 +58,10 @@ std::optional<LimitAction> limit_action_from(std::string_view text) {
 
 std::string_view to_string(Moment moment) {
   return name_of(kMomentNames, moment);
+}
+Seconds usual_wait(Moment moment) {
+  // A collective is some iterations away, or never comes; a trough may be minutes away.
+  return Seconds{moment == Moment::SafePoint ? 5.0 : 600.0};
 }
 std::optional<Moment> moment_from(std::string_view text) {
   return value_of(kMomentNames, text);

@@ -146,13 +146,17 @@ PolicyChange default_policy();
 /// A stated strategy makes the priority Manual; another priority drops the strategy.
 MovePolicy changed(MovePolicy policy, const PolicyChange& change);
 
-/// When a move begins.
-enum class Moment : std::uint8_t { Now, Trough };
-std::string_view to_string(Moment moment);  // "now", "trough"
+/// When a move begins. At a safe point: its ranks are in an MPI collective, or just past one.
+enum class Moment : std::uint8_t { Now, Trough, SafePoint };
+std::string_view to_string(Moment moment);  // "now", "trough", "safe-point"
 std::optional<Moment> moment_from(std::string_view text);
+/// How long it is waited for unless that is stated.
+Seconds usual_wait(Moment moment);
 struct Timing {
   Moment moment = Moment::Now;
-  Seconds within{600};  // Trough: no later than this after it was asked for
+  /// Trough: no later than this after it was asked for. SafePoint: waited for no longer than this
+  /// when all else is ready.
+  Seconds within{600};
 };
 
 /// What came of a move that was forecast.

@@ -107,14 +107,16 @@ void read_checkpoints(ObjectReader& from, CheckpointPlan& plan) {
 void read_timing(ObjectReader& from, Timing& timing) {
   auto name = from.text("moment", false, {1, 64});
   const auto within = from.number("within_s", false, {1, 86'400});
-  if (within) timing.within = Seconds{*within};
   if (name) {
     const auto moment = moment_from(*name);
-    if (!moment) from.fault("moment", "'" + *name + "' is no moment; give one of now, trough");
+    if (!moment)
+      from.fault("moment", "'" + *name + "' is no moment; give one of now, trough, safe-point");
     timing.moment = moment.value_or(timing.moment);
   }
+  timing.within = within ? Seconds{*within} : usual_wait(timing.moment);
   if (within && timing.moment == Moment::Now) {
-    from.fault("within_s", "bounds the wait for a moment; give 'moment': 'trough' with it");
+    from.fault("within_s",
+               "bounds the wait for a moment; give 'moment': 'trough' or 'safe-point' with it");
   }
 }
 

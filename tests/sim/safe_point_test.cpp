@@ -206,6 +206,99 @@ TEST_F(SafePoints, AMigrationThatBeginsInTheWaitComesFirst) {
   expect_right_result(id);
 }
 
+class MovesAtSafePoints : public SafePoints {
+ protected:
+  static engine::MigrateRequest request_of(Seconds within, std::optional<Strategy> strategy = {}) {
+    engine::MigrateRequest request;
+    request.vm = VmId{"demo-1"};
+    request.timing = {Moment::SafePoint, within};
+    request.force = true;
+    request.policy.strategy = strategy;
+    return request;
+  }
+  OperationId move(const engine::MigrateRequest& request) {
+    auto accepted = world.engine().submit(request);
+    EXPECT_TRUE(accepted) << (accepted ? "" : accepted.error().text());
+    return accepted ? accepted->id : OperationId{};
+  }
+  std::string began_with(const OperationId& id, const std::string& state) {
+    std::string found = "(did not begin)";
+    EXPECT_TRUE(world.store().read([&](const store::Reader& reader) -> Status {
+      auto lines = reader.history(id);
+      if (!lines) return lines.error();
+      for (const auto& line : *lines) {
+        if (line.to == state && line.from != line.to) found = line.detail;
+      }
+      return ok_status();
+    }));
+    return found;
+  }
+};
+
+TEST_F(MovesAtSafePoints, TheVmStopsInACollectiveOrJustPastOne) {
+  for (const auto& [strategy, state] : {std::pair{Strategy::StopAndCopy, "PreCopying"},
+                                        std::pair{Strategy::CheckpointRestart, "Saving"}}) {
+    const JobId id = submit_with("3", plan(Seconds{1}));
+    play_to(id, 200ms);
+    const OperationId moves = move(request_of(Seconds{10}, strategy));
+    ASSERT_TRUE(reaches(moves, state)) << world.operation(moves).reason;
+    const auto seen = status(id);
+    EXPECT_TRUE(seen.inside == 1 || seen.outside <= 150ms) << seen.outside.count();
+    EXPECT_THAT(began_with(moves, state), HasSubstr("; at a safe point, after "));
+    EXPECT_EQ(world.wait(moves).outcome, Outcome::Succeeded) << world.operation(moves).reason;
+    expect_right_result(id);
+  }
+}
+
+TEST_F(MovesAtSafePoints, NobodyWaitsForLongerThanWasSaid) {
+  const JobId id = submit_with("100", plan(Seconds{1}));
+  play_to(id, 500ms);
+  const OperationId moves = move(request_of(Seconds{2}, Strategy::StopAndCopy));
+  EXPECT_EQ(world.wait(moves).outcome, Outcome::Succeeded) << world.operation(moves).reason;
+  EXPECT_THAT(began_with(moves, "PreCopying"), HasSubstr("; no safe point within 2000 ms: demo-1"));
+}
+
+TEST_F(MovesAtSafePoints, WhereThereIsNoneItBeginsAtOnce) {
+  const OperationId moves = move(request_of(Seconds{10}));
+  EXPECT_EQ(world.wait(moves).outcome, Outcome::Succeeded) << world.operation(moves).reason;
+  EXPECT_THAT(began_with(moves, "PreCopying"), HasSubstr("; at once: no job is on it"));
+}
+
+TEST_F(MovesAtSafePoints, ACancelEndsTheWaiting) {
+  const JobId id = submit_with("100", plan(Seconds{1}));
+  play_to(id, 500ms);
+  const HostId home = host_of("demo-1");
+  const OperationId moves = move(request_of(Seconds{30}, Strategy::StopAndCopy));
+  ASSERT_TRUE(reaches(moves, "Reserved"));
+  world.play(3s);
+  ASSERT_EQ(world.operation(moves).state, "Reserved");
+  ASSERT_TRUE(world.engine().cancel(moves));
+  EXPECT_EQ(world.wait(moves, 10s).outcome, Outcome::Cancelled);
+  EXPECT_EQ(host_of("demo-1"), home);
+}
+
+TEST_F(MovesAtSafePoints, AMaredThatIsKilledMeanwhileLooksAgain) {
+  const JobId id = submit_with("8", plan(Seconds{1}));
+  play_to(id, 500ms);
+  const OperationId moves = move(request_of(Seconds{20}, Strategy::StopAndCopy));
+  ASSERT_TRUE(reaches(moves, "Reserved"));
+  world.play(1s);
+  world.kill_mared();
+  world.play(500ms);
+  world.start_mared();
+  EXPECT_EQ(world.wait(moves).outcome, Outcome::Succeeded) << world.operation(moves).reason;
+  EXPECT_THAT(began_with(moves, "PreCopying"), HasSubstr("; at a safe point, after "));
+  expect_right_result(id);
+}
+
+TEST_F(MovesAtSafePoints, AWrongBoundIsRefused) {
+  for (const double wait_s : {0.5, 31.0}) {
+    auto refused = world.engine().submit(request_of(Seconds{wait_s}));
+    ASSERT_FALSE(refused) << wait_s;
+    EXPECT_EQ(refused.error().field, "within_s");
+  }
+}
+
 TEST_F(SafePoints, AWrongBoundIsRefused) {
   for (const double wait_s : {0.0, 0.005, 61.0}) {
     engine::JobSubmitRequest request;

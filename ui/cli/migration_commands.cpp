@@ -29,7 +29,8 @@ int migrate(Session& session, const MigrateOptions& options) {
   body.policy = policy_change(options.policy);
   if (!options.timeout.empty()) body.timeout = duration_of(options.timeout);
   if (!options.moment.empty()) body.timing.moment = *moment_from(options.moment);
-  if (!options.within.empty()) body.timing.within = duration_of(options.within);
+  body.timing.within = options.within.empty() ? usual_wait(body.timing.moment)
+                                              : Seconds{duration_of(options.within)};
   body.force = options.force;
   const std::string path = api({"vms", options.vm, "migrations"});
   auto operation =
@@ -85,11 +86,14 @@ void add_migration_commands(CLI::App& app, Action& action) {
       ->check(check_duration)
       ->type_name("TIME");
   CLI::Option* moment =
-      move->add_option("--moment", options->moment,
-                       "now (default), or trough: when it is going to write least")
-          ->check(CLI::IsMember(std::vector<std::string>{"now", "trough"}))
+      move->add_option(
+              "--moment", options->moment,
+              "now (default), trough: when it is going to write least, or safe-point: when "
+              "its ranks are in an MPI collective (of a job with --safe-points)")
+          ->check(CLI::IsMember(std::vector<std::string>{"now", "trough", "safe-point"}))
           ->type_name("WHEN");
-  move->add_option("--within", options->within, "Wait for a trough no longer than this (10m)")
+  move->add_option("--within", options->within,
+                   "Wait for that moment no longer than this (10m; for a safe point 5s)")
       ->check(check_duration)
       ->needs(moment)
       ->type_name("TIME");

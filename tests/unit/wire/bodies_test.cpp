@@ -169,6 +169,10 @@ TEST(MigrationBody, AMomentHasItsDeadline) {
   const auto trough = good<MigrationBody>(R"({"moment":"trough","within_s":90})");
   EXPECT_EQ(trough.timing.moment, Moment::Trough);
   EXPECT_EQ(good<MigrationBody>(to_text(to_json(trough))).timing.within, Seconds{90});
+  const auto safe = good<MigrationBody>(R"({"moment":"safe-point"})");
+  EXPECT_EQ(safe.timing.moment, Moment::SafePoint);
+  EXPECT_EQ(safe.timing.within, Seconds{5});
+  EXPECT_EQ(good<MigrationBody>(R"({"moment":"trough"})").timing.within, Seconds{600});
   EXPECT_THAT(bad<MigrationBody>(R"({"moment":"full moon"})"), ElementsAre("/moment"));
   EXPECT_THAT(bad<MigrationBody>(R"({"within_s":90})"), ElementsAre("/within_s"));
   EXPECT_THAT(bad<MigrationBody>(R"({"moment":"trough","within_s":0})"), ElementsAre("/within_s"));
