@@ -32,6 +32,11 @@ std::string chosen_file(const std::string& given, const std::string& name,
   return given == "none" ? "" : given;
 }
 
+/// ld.so takes both characters for the end of a name.
+bool can_be_preloaded(const std::string& library) {
+  return library.find_first_of(" :") == std::string::npos;
+}
+
 /// What only several options together can tell; "" means fine.
 std::string contradiction(const Options& options) {
   const std::string& host = options.listen.host;
@@ -41,6 +46,10 @@ std::string contradiction(const Options& options) {
   }
   if (options.ca.empty() || options.certificate.empty() || options.key.empty()) {
     return "mutual TLS needs --ca, --cert and --key";
+  }
+  if (!can_be_preloaded(options.deadman_library)) {
+    return "--deadman-library '" + options.deadman_library +
+           "' has a space or a colon, and can't be preloaded: give another, or none";
   }
   if (options.driver == "libvirt" && options.migration_address.empty()) {
     return "--driver libvirt needs --migration-address, where other hosts reach this one";
@@ -161,6 +170,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.watchdog = chosen_file(watchdog, "mare-watchdog", {".", "../leases"});
   options.deadman_library =
       chosen_file(deadman, "libmare-deadman.so", {".", "../lib/mare", "../leases"});
+  if (deadman == "auto" && !can_be_preloaded(options.deadman_library)) {
+    options.deadman_library.clear();
+  }
   // One without the other, or without leases, is of no use.
   if (options.watchdog.empty()) options.deadman_library.clear();
   if (options.deadman_library.empty()) options.deadman_file.clear();

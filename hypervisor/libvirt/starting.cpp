@@ -25,7 +25,12 @@ Status check_files(const VmSpec& vm) {
 }  // namespace
 
 Preloads Starting::preloads() const {
-  return {parts_.watching.preload(), options_.deadman_library, options_.deadman_file};
+  Preloads out;
+  out.dirty_log = parts_.watching.preload();
+  if (!can_preload(options_.deadman_library)) return out;
+  out.deadman = options_.deadman_library;
+  out.deadman_file = options_.deadman_file;
+  return out;
 }
 
 DomainOptions Starting::options(const VmId& vm) const {

@@ -95,6 +95,8 @@ __attribute__((constructor)) static void begin(void) {
     if (pthread_create(&thread, NULL, watch, NULL) == 0) {
       pthread_setname_np(thread, "mare-deadman");
       pthread_detach(thread);
+    } else {
+      timer_delete(the_timer);  // nobody would put it off
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
   }
