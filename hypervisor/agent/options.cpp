@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "hypervisor/libvirt/preloads.h"
+
 namespace mare::agent {
 namespace {
 
@@ -32,11 +34,6 @@ std::string chosen_file(const std::string& given, const std::string& name,
   return given == "none" ? "" : given;
 }
 
-/// ld.so takes both characters for the end of a name.
-bool can_be_preloaded(const std::string& library) {
-  return library.find_first_of(" :") == std::string::npos;
-}
-
 /// What only several options together can tell; "" means fine.
 std::string contradiction(const Options& options) {
   const std::string& host = options.listen.host;
@@ -47,7 +44,7 @@ std::string contradiction(const Options& options) {
   if (options.ca.empty() || options.certificate.empty() || options.key.empty()) {
     return "mutual TLS needs --ca, --cert and --key";
   }
-  if (!can_be_preloaded(options.deadman_library)) {
+  if (!libvirt::can_preload(options.deadman_library)) {
     return "--deadman-library '" + options.deadman_library +
            "' has a space or a colon, and can't be preloaded: give another, or none";
   }
@@ -170,7 +167,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   options.watchdog = chosen_file(watchdog, "mare-watchdog", {".", "../leases"});
   options.deadman_library =
       chosen_file(deadman, "libmare-deadman.so", {".", "../lib/mare", "../leases"});
-  if (deadman == "auto" && !can_be_preloaded(options.deadman_library)) {
+  if (deadman == "auto" && !libvirt::can_preload(options.deadman_library)) {
     options.deadman_library.clear();
   }
   // One without the other, or without leases, is of no use.

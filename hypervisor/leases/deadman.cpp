@@ -17,6 +17,7 @@ namespace mare::leases {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x314e414d44414544ULL;  // "DEADMAN1"
+constexpr std::uint64_t kNothing = 0;
 constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kSize = 3 * sizeof(std::uint64_t);
 /// QEMU's user reads it, nobody but its owner writes.
@@ -25,7 +26,7 @@ constexpr mode_t kMode = 0644;
 Error file_error(const std::string& path) {
   return make_error(Code::Unavailable,
                     "the switch file " + path + " can't be made: " + std::strerror(errno),
-                    "give mare-agent --deadman-file, on a tmpfs, or --deadman-file none");
+                    "give mare-agent --deadman-file, on a tmpfs, or --deadman-library none");
 }
 
 }  // namespace
@@ -50,24 +51,25 @@ Result<Deadman> Deadman::open(const std::string& path, DeadmanVoice voice) {
   return out;
 }
 
-void Deadman::say_until(MonotonicTime until) const {
-  write(voice_, static_cast<std::uint64_t>(until.count()));
-}
-
-void Deadman::say_for_ever() const {
-  write(voice_, kForEver);
-}
-
-void Deadman::say_nothing() const {
-  write(voice_, 0);
+void Deadman::say(std::optional<MonotonicTime> lease) const {
+  if (lease) return write(voice_, static_cast<std::uint64_t>((*lease + kDeadmanAfter).count()));
+  write(voice_, voice_ == DeadmanVoice::Agent ? kForEver : kNothing);
 }
 
 void Deadman::forget(DeadmanVoice voice) const {
-  write(voice, 0);
+  write(voice, kNothing);
 }
 
 void Deadman::write(DeadmanVoice voice, std::uint64_t word) const {
   std::atomic_ref(words_.get()[static_cast<std::size_t>(voice)]).store(word);
+}
+
+std::optional<Deadman> deadman_at(const std::string& path, DeadmanVoice voice, Log& log) {
+  if (path.empty()) return std::nullopt;
+  auto opened = Deadman::open(path, voice);
+  if (opened) return std::move(*opened);
+  log.warn("lease", opened.error().text());
+  return std::nullopt;
 }
 
 }  // namespace mare::leases

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "orchestrator/core/clock.h"
+#include "orchestrator/core/log.h"
 #include "orchestrator/core/result.h"
 
 namespace mare::leases {
@@ -28,11 +30,10 @@ class Deadman {
   /// be on a tmpfs: a word must not wait for a disk. Unavailable when it can't be made.
   static Result<Deadman> open(const std::string& path, DeadmanVoice voice);
 
-  /// Thread-safe: a word is written at once.
-  void say_until(MonotonicTime until) const;
-  void say_for_ever() const;
-  void say_nothing() const;
-  /// What the other voice said last is of a process that is gone.
+  /// Until when the lease lasts by what this voice knows. Without a lease the agent's word is "for
+  /// ever", and the watchdog has nothing to say. Thread-safe: a word is written at once.
+  void say(std::optional<MonotonicTime> lease) const;
+  /// What was said last by a process that is gone.
   void forget(DeadmanVoice voice) const;
 
  private:
@@ -46,5 +47,9 @@ class Deadman {
   std::unique_ptr<std::uint64_t, Unmap> words_;
   DeadmanVoice voice_;
 };
+
+/// None where there is no path; none and a warning where it can't be opened: VMs run without their
+/// switches then, and a lease is worth what agent and watchdog are.
+std::optional<Deadman> deadman_at(const std::string& path, DeadmanVoice voice, Log& log);
 
 }  // namespace mare::leases

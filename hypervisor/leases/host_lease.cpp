@@ -53,7 +53,9 @@ HostLease::HostLease(HostLeaseOptions options, Log& log)
       enforcer_(*clock_, log,
                 {[this] { return file_.read(); },
                  [this] { return end_all_vms(options_.places.vm_status_directory); },
-                 [this](std::optional<MonotonicTime> until) { tell_switches(until); }},
+                 [this](std::optional<MonotonicTime> until) {
+                   if (deadman_) deadman_->say(until);
+                 }},
                 *storage_) {}
 
 HostLease::~HostLease() {
@@ -68,31 +70,11 @@ Status HostLease::open() {
     return make_error(Code::Unavailable,
                       "can't make '" + options_.places.directory + "': " + failed.message());
   }
-  open_deadman();
+  deadman_ = deadman_at(options_.places.deadman, DeadmanVoice::Agent, log_);
+  if (deadman_ && !watchdog_lives(options_.places)) deadman_->forget(DeadmanVoice::Watchdog);
   step();
   thread_ = std::thread([this] { run(); });
   return ok_status();
-}
-
-/// Without them VMs run as well, and a lease is worth what agent and watchdog are.
-void HostLease::open_deadman() {
-  if (options_.places.deadman.empty()) return;
-  auto opened = Deadman::open(options_.places.deadman, DeadmanVoice::Agent);
-  if (!opened) {
-    log_.warn("lease", opened.error().text());
-    return;
-  }
-  deadman_ = std::move(*opened);
-  if (!watchdog_lives(options_.places)) deadman_->forget(DeadmanVoice::Watchdog);
-}
-
-void HostLease::tell_switches(std::optional<MonotonicTime> until) const {
-  if (!deadman_) return;
-  if (until) {
-    deadman_->say_until(*until + kDeadmanAfter);
-  } else {
-    deadman_->say_for_ever();
-  }
 }
 
 void HostLease::step() {

@@ -45,9 +45,7 @@ class HostLease {
 
  private:
   void run();
-  void open_deadman();
   void step();
-  void tell_switches(std::optional<MonotonicTime> until) const;
 
   const HostLeaseOptions options_;
   Log& log_;

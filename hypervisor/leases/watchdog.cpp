@@ -48,14 +48,6 @@ void come_before_others() {
   std::ofstream("/proc/self/oom_score_adj") << "-1000\n";
 }
 
-std::optional<Deadman> deadman_of(const LeasePlaces& places, Log& log) {
-  if (places.deadman.empty()) return std::nullopt;
-  auto opened = Deadman::open(places.deadman, DeadmanVoice::Watchdog);
-  if (opened) return std::move(*opened);
-  log.warn("lease", opened.error().text());
-  return std::nullopt;
-}
-
 }  // namespace
 
 bool watchdog_lives(const LeasePlaces& places) {
@@ -105,13 +97,12 @@ int run_watchdog(const LeasePlaces& places, Log& log) {
   come_before_others();
   const RecordFile file(places.record(), boot_id());
   StorageThread storage;
-  const auto deadman = deadman_of(places, log);
+  const auto deadman = deadman_at(places.deadman, DeadmanVoice::Watchdog, log);
   Enforcer enforcer(
       clock, log,
       {[&] { return file.read(); }, [&] { return end_all_vms(places.vm_status_directory); },
        [&](std::optional<MonotonicTime> until) {
-         if (deadman && until) deadman->say_until(*until + kDeadmanAfter);
-         if (deadman && !until) deadman->say_nothing();  // that they may is the agent's to say
+         if (deadman) deadman->say(until);
        }},
       storage);
   MonotonicTime needed = clock.now();
@@ -120,7 +111,7 @@ int run_watchdog(const LeasePlaces& places, Log& log) {
     if (enforcer.enforced()) needed = clock.now();
     clock.sleep_for(kLookEvery);
   }
-  if (deadman) deadman->say_nothing();
+  if (deadman) deadman->say({});
   return 0;
 }
 

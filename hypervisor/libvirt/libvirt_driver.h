@@ -27,7 +27,7 @@ struct LibvirtOptions {
   dirtylog::LogChoice dirty_log = dirtylog::LogChoice::Auto;
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute
   std::string watchdog;           // mare-watchdog; "": this host holds no leases
-  std::string deadman_library;    // libmare-deadman.so, "" for none; absolute
+  std::string deadman_library;    // libmare-deadman.so, "" for none; can_preload() it
   std::string deadman_file;       // of the switches in the QEMUs, with it; absolute
   std::string emulator;           // mare-qemu; "": VMs are not cloned here
   std::string template_memory;    // a tmpfs for templates' RAM, of this agent alone; "": STATE

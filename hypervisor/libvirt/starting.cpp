@@ -25,12 +25,7 @@ Status check_files(const VmSpec& vm) {
 }  // namespace
 
 Preloads Starting::preloads() const {
-  Preloads out;
-  out.dirty_log = parts_.watching.preload();
-  if (!can_preload(options_.deadman_library)) return out;
-  out.deadman = options_.deadman_library;
-  out.deadman_file = options_.deadman_file;
-  return out;
+  return {parts_.watching.preload(), options_.deadman_library, options_.deadman_file};
 }
 
 DomainOptions Starting::options(const VmId& vm) const {

@@ -32,7 +32,7 @@ ROOMS = (
          targets=("mare_driver",)),
     # mare-dirtylog is the library that QEMU loads.
     Room("hypervisor/dirtylog", "core, model, own C library",
-         ("orchestrator/core", "orchestrator/model"), foreign=("zstd",),
+         ("orchestrator/core", "orchestrator/model"), files=("hypervisor/in_qemu.h",), foreign=("zstd",),
          targets=("mare_dirtylog", "mare-dirtylog")),
     Room("hypervisor/checkpointfile", "core, own C library", ("orchestrator/core",),
          foreign=("zstd",), targets=("mare_checkpointfile",)),

@@ -8,26 +8,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "hypervisor/in_qemu.h"
 
 // Since Linux 5.11. Enough for an asynchronous write-protection, and allowed to a QEMU without
 // privileges where vm.unprivileged_userfaultfd is 0.
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
-
-// The variable is inherited by whatever QEMU starts: those are none of ours.
-static int is_qemu(void) {
-  static const char kName[] = "qemu-system-";
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return 0;
-  path[length] = '\0';
-  const char* slash = strrchr(path, '/');
-  return slash != NULL && strncmp(slash + 1, kName, sizeof kName - 1) == 0;
-}
 
 __attribute__((constructor)) static void open_descriptor(void) {
   const int saved = errno;

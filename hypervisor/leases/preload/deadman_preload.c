@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hypervisor/in_qemu.h"
+
 #define LOOK_EVERY_NS (50 * 1000 * 1000)
 #define SECOND_NS 1000000000ULL
 #define MAGIC 0x314e414d44414544ULL  // "DEADMAN1"
@@ -28,17 +30,6 @@ struct words {
 
 static const char* the_file;
 static timer_t the_timer;
-
-// The variable is inherited by whatever QEMU starts: those are none of ours.
-static int is_qemu(void) {
-  static const char kName[] = "qemu-system-";
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return 0;
-  path[length] = '\0';
-  const char* slash = strrchr(path, '/');
-  return slash != NULL && strncmp(slash + 1, kName, sizeof kName - 1) == 0;
-}
 
 // Opened each time: an agent that is started anew may have had to make the file again.
 static int read_words(struct words* out) {

@@ -99,7 +99,7 @@ class DeadmansSwitch : public ::testing::Test {
 };
 
 TEST_F(DeadmansSwitch, FiresWhenNobodyPutsItOff) {
-  agent.say_until(clock.now() + seconds{2});
+  agent.say(clock.now() + seconds{2});
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
   EXPECT_EQ(qemu.await_signal(), SIGKILL);
@@ -109,18 +109,18 @@ TEST_F(DeadmansSwitch, EitherVoiceIsEnough) {
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
   const auto begun = clock.now();
-  agent.say_until(begun + seconds{1});
+  agent.say(begun + seconds{1});
   while (clock.now() < begun + seconds{2}) {
-    watchdog.say_until(clock.now() + seconds{10});
+    watchdog.say(clock.now() + seconds{10});
     ASSERT_TRUE(qemu.lives());
     clock.sleep_for(milliseconds{20});
   }
-  watchdog.say_nothing();  // what was said last runs out
+  watchdog.say({});  // what the agent said last has run out
   EXPECT_EQ(qemu.await_signal(), SIGKILL);
 }
 
 TEST_F(DeadmansSwitch, AProcessThatIsStoppedIsEndedAsWell) {
-  agent.say_until(clock.now() + seconds{2});
+  agent.say(clock.now() + seconds{2});
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
   qemu.stop();
@@ -128,11 +128,11 @@ TEST_F(DeadmansSwitch, AProcessThatIsStoppedIsEndedAsWell) {
 }
 
 TEST_F(DeadmansSwitch, IsTakenBackWhenTheLeaseIs) {
-  agent.say_until(clock.now() + seconds{4});
+  agent.say(clock.now() + seconds{4});
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
-  agent.say_for_ever();
-  EXPECT_TRUE(qemu.lives_for(milliseconds{4500}, clock));
+  agent.say({});
+  EXPECT_TRUE(qemu.lives_for(milliseconds{5000}, clock));
 }
 
 TEST_F(DeadmansSwitch, DoesNothingBeforeAnybodySpoke) {
@@ -142,7 +142,7 @@ TEST_F(DeadmansSwitch, DoesNothingBeforeAnybodySpoke) {
 }
 
 TEST_F(DeadmansSwitch, AFileThatIsGoneChangesNothing) {
-  agent.say_until(clock.now() + seconds{2});
+  agent.say(clock.now() + seconds{2});
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
   std::filesystem::remove(file);
@@ -150,24 +150,24 @@ TEST_F(DeadmansSwitch, AFileThatIsGoneChangesNothing) {
 }
 
 TEST_F(DeadmansSwitch, FindsTheFileThatWasMadeAgain) {
-  agent.say_until(clock.now() + seconds{4});
+  agent.say(clock.now() + seconds{4});
   Program qemu(scratch, "qemu-system-test", file);
   ASSERT_TRUE(qemu.await_guard(clock));
   std::filesystem::remove(file);
   const Deadman anew = voice(DeadmanVoice::Agent);
-  anew.say_for_ever();
-  EXPECT_TRUE(qemu.lives_for(milliseconds{4500}, clock));
+  anew.say({});
+  EXPECT_TRUE(qemu.lives_for(milliseconds{5000}, clock));
 }
 
 TEST_F(DeadmansSwitch, WhateverElseInheritsItIsLeftAlone) {
-  agent.say_until(clock.now() + milliseconds{100});
+  agent.say(clock.now() + milliseconds{100});
   Program helper(scratch, "qemu-bridge-helper", file);
-  EXPECT_TRUE(helper.lives_for(milliseconds{500}, clock));
+  EXPECT_TRUE(helper.lives_for(seconds{1}, clock));
   EXPECT_FALSE(helper.is_guarded());
 }
 
 TEST_F(DeadmansSwitch, WhatWasSaidOutlivesWhoSaidIt) {
-  agent.say_until(clock.now() + seconds{3600});
+  agent.say(clock.now() + seconds{3600});
   { (void)voice(DeadmanVoice::Agent); }
   watchdog.forget(DeadmanVoice::Watchdog);
   Program qemu(scratch, "qemu-system-test", file);
