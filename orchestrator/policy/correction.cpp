@@ -246,9 +246,11 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
       n += pair.weight;
     }
     if (!(n > 0)) return;
+    // What was known counts as so many moves of its own: one move that went wrong for a reason of
+    // its own changes nothing, and two that agree do.
+    off.emplace_back(known, kPriorMoves);
     const double most = kBelieved * n * (factor ? prior.relative : 1);
-    const double told = std::clamp(weighted_median(off), -most, most);
-    known = (n * told + kPriorMoves * known) / (n + kPriorMoves);
+    known = std::clamp(weighted_median(off), -most, most);
   };
   // What was unsure of another strategy says nothing of this one.
   if (line) weigh(sure_of(usable(past, place, quantity, true)), 0, 1);

@@ -45,7 +45,8 @@ struct Place {
 /// by a line, as preparing the destination takes as long for a small VM as for a large one. That
 /// part starts from the moves of all strategies but throttling. Offsets grow with the value as the
 /// prior's deviation does, so what a move over a slow link was off by is not added whole to one
-/// over a fast link; and a few moves are believed to be off by a few of those deviations only.
+/// over a fast link; and a few moves are believed to be off by a few of those deviations only, one
+/// by itself by none.
 /// `model`: the model's value for the move to come.
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model);

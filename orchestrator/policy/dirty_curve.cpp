@@ -205,6 +205,23 @@ std::vector<Knot> continued(const CycleCurve& cycle, const MonotoneCurve& middle
   return knots;
 }
 
+/// Also beyond what was seen. Pages that are written again and again saturate: where the slope fell
+/// from the second quarter of the curve to its second half, it goes on falling as fast. A guest
+/// that wrote 6 MB/s at random into 32 MB was seen for 10 s (29.8 MB), and had written 36.5 MB
+/// after 33 s; along the last slope it would have been 69.
+double extended(const MonotoneCurve& curve, double x) {
+  if (curve.empty() || x <= curve.knots().back().x) return curve.at(x);
+  const double end = curve.knots().back().x;
+  const double last = curve.at(end);
+  const double slope = (last - curve.at(end / 2)) / (end / 2);
+  const double before = (curve.at(end / 2) - curve.at(end / 4)) / (end / 4);
+  if (!(slope > 0)) return last;
+  if (before <= slope) return curve.at(x);
+  const double fall = std::log(before / slope) / (3.0 / 8 * end);  // a second
+  const double here = slope * std::exp(-fall * end / 4);           // the slope at the end
+  return last + here / fall * (1 - std::exp(-fall * (x - end)));
+}
+
 std::vector<Knot> guess(double in_use, Band band) {
   if (band == Band::Low) return {{0, 0}, {kGuessWindow, 0}};
   const double wws = band == Band::High ? in_use : kGuessShare * in_use;
@@ -280,9 +297,9 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
 
 double DirtyCurve::bytes(double progress_s) const {
   if (progress_s <= 0) return 0;
-  double here = curve_.at(progress_s);
-  if (band_ == Band::Low) here = std::min(here, middle_.at(progress_s));
-  if (band_ == Band::High) here = std::max(here, middle_.at(progress_s));
+  double here = band_ == Band::High ? curve_.at(progress_s) : extended(curve_, progress_s);
+  if (band_ == Band::Low) here = std::min(here, extended(middle_, progress_s));
+  if (band_ == Band::High) here = std::max(here, extended(middle_, progress_s));
   return std::min(total_, here);
 }
 

@@ -32,7 +32,8 @@ class DirtyCurve {
   /// second of wall time. Never above total_bytes.
   DirtyCurve(std::vector<MonotoneCurve::Knot> knots, double share, double total_bytes);
 
-  /// D(progress_s). After the last knot along the last slope, never above the memory's size.
+  /// D(progress_s). After the last knot as it flattened before, never above the memory's size; the
+  /// high end of the range along the last slope.
   double bytes(double progress_s) const;
   /// The least progress in which that much is written; what the curve never reaches takes kNever.
   double progress_for(double bytes) const;

@@ -34,14 +34,9 @@ struct HypervisorCosts {
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
   double compress_cpus = 2;         // channels beyond them add nothing
-  // After each look the channels of multifd begin with empty socket buffers, which take this much
-  // each at once (the agent bounds it: hypervisor/dirtylog/send_queue.h); QEMU takes that for
-  // bandwidth, measured over that time.
-  double channel_burst_bytes = 0.3e6;
-  double bandwidth_window_s = 0.1;
-  double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
-  double throttle_period_s = 1;   // and counts at most so often
-  double throttle_trigger = 0.5;  // dirtied over sent
+  double throttle_sync_s = 5;       // auto-converge looks at the log at least so often
+  double throttle_period_s = 1;     // and counts at most so often
+  double throttle_trigger = 0.5;    // dirtied over sent
   double throttle_most = 0.99;
   // A throttled CPU runs for so long at a time. Where it is emulated, each look at the log waits
   // until it runs again (the CPU's own thread does the work).

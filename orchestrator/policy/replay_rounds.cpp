@@ -20,10 +20,10 @@ constexpr double kLongest = 7 * 86400;  // s
 // So many rounds alike, each within this share of the one before, go on for ever.
 constexpr int kAlike = 8;
 constexpr double kSame = 1e-4;
-// A steady state this near above the threshold is passed by chance before long: where in a slice
-// a round ends, and which pages are written, varies. Of 1,000 simulated workloads those that hung
-// at 1.02 to 1.09 ended within 6 to 118 rounds, those at 1.28 and more never did.
-constexpr double kByChance = 1.15;
+// A round that leaves a little more than the threshold may as well have left less: which pages are
+// written, and where in a slice it ends, varies. As if each page were written by chance, so with
+// the square root of their number.
+constexpr double kMostUnsure = 0.1;
 
 class Rounds {
  public:
@@ -123,12 +123,7 @@ class Rounds {
   double marked_wire() const { return cold_ * cold_wire_ + hot_ * hot_wire_; }
 
   /// Memory below which QEMU stops: it takes compressed bytes a second for pages a second.
-  double threshold() const {
-    const double burst = strategy() == Strategy::Compressed
-                             ? std::max(1, in_.sending.channels) * costs_.channel_burst_bytes
-                             : 0;
-    return (hot_wire_ / hot_s(rate_) + burst / costs_.bandwidth_window_s) * downtime_limit_s();
-  }
+  double threshold() const { return hot_wire_ / hot_s(rate_) * downtime_limit_s(); }
 
   void round();
   void send_for(double duration);
@@ -145,6 +140,7 @@ class Rounds {
   double until_next_look(double wanted);
   double written_since_look();
   bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
+  bool ends_by_now(double seen);
 
   const ReplayInput& in_;
   const HypervisorCosts& costs_;
@@ -178,6 +174,7 @@ class Rounds {
   int looks_at_tick_ = 1;
   int alike_ = 0;
   double alike_since_ = 0;
+  double goes_on_ = 1;  // the probability that none of its rounds so far was the last
   SeededRng rng_;
 };
 
@@ -285,6 +282,15 @@ bool Rounds::steady(double before, double rate_before, double throttle_before) {
          static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
 }
 
+/// As likely as not, some round up to this one left less than the threshold.
+bool Rounds::ends_by_now(double seen) {
+  if (drawn()) return marked() < seen;  // the draws are the chance
+  const double pages = std::max(1.0, marked() / costs_.page_bytes);
+  const double deviation = std::min(kMostUnsure, 1 / std::sqrt(pages)) * std::max(1.0, marked());
+  goes_on_ *= 0.5 * std::erfc((seen - marked()) / deviation / std::sqrt(2.0));
+  return goes_on_ < 0.5;
+}
+
 void Rounds::round() {
   const double before = marked();
   const double rate_before = rate_;
@@ -311,7 +317,10 @@ void Rounds::round() {
   }
   // The wait counts as time in which so much, or so little, was sent.
   const double seen = threshold() * duration / (duration + waited_);
-  if (marked() < seen) {
+  if (ends_by_now(seen)) {
+    // The round that ends it leaves less than the threshold, by half a slice on average.
+    const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);
+    hot_ = std::max(0.0, std::min(hot_, most - cold_));
     stop_and_send_rest();
     return;
   }
@@ -322,11 +331,7 @@ void Rounds::round() {
   }
   control_rate(duration);
   if (!steady(before, rate_before, throttle_before)) return;
-  if (!drawn() && marked() < kByChance * threshold()) {
-    stop_and_send_rest();
-  } else {
-    go_on_for_ever();
-  }
+  go_on_for_ever();
 }
 
 /// Until somebody ends it: as the limit's action says, at its time; without one (for the figures)

@@ -118,6 +118,8 @@ bool makes_rounds(Strategy strategy) {
          strategy == Strategy::Throttled || strategy == Strategy::Compressed;
 }
 
+constexpr Milliseconds kHybridStop{30};
+
 /// All that are worth trying. Who waits for less to be left stands still for a shorter time after
 /// more rounds; the limit of the policy, or else of the hypervisor, is the most.
 std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
@@ -125,6 +127,13 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
   const auto most = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
   std::vector<Sending> out = own_knobs(situation, strategy);
   for (auto& sending : out) sending.downtime_limit = most;
+  if (strategy == Strategy::Hybrid) {
+    // It ends by post-copy. With the hypervisor's own limit chance would make that a long stop now
+    // and then: its third round may just fit.
+    for (auto& sending : out) {
+      sending.downtime_limit = std::min(most.value_or(kHybridStop), kHybridStop);
+    }
+  }
   const Milliseconds usual_limit = std::chrono::duration_cast<Milliseconds>(Seconds{
       most ? std::chrono::duration<double>(*most).count() : situation.costs.default_downtime_s});
   if (!makes_rounds(strategy)) return out;

@@ -142,6 +142,17 @@ TEST(DirtyCurve, GoesOnByItsLastSlopeUpToTheMemory) {
   EXPECT_NEAR(curve.progress_for(30 * kMega), 30, 1e-3);
 }
 
+TEST(DirtyCurve, WhatHasBegunToFlattenGoesOnFlattening) {
+  // Seen for 10 s of progress; twice as long as 64 MB take to be half full.
+  const auto seen = profile({cycle(1, random_writer, 10)});
+  for (const double after : {15.0, 20.0, 40.0}) {
+    EXPECT_NEAR(DirtyCurve::from(seen).bytes(after), random_writer(after), 2 * kMega) << after;
+  }
+  // At the end of its range it may go on as it did last.
+  EXPECT_GT(DirtyCurve::from(seen, Band::High).bytes(40), 120 * kMega);
+  EXPECT_LE(DirtyCurve::from(seen, Band::Low).bytes(40), DirtyCurve::from(seen).bytes(40));
+}
+
 TEST(DirtyCurve, TheWwsIsWhereItFlattens) {
   const auto sweep = [](double p) { return std::min(32.0, 16 * p) * kMega; };
   const auto curve = DirtyCurve::from(profile({cycle(1, sweep)}));

@@ -315,14 +315,15 @@ TEST(Learning, AMoveThatWasUnsureTeachesLittle) {
   EXPECT_LT(learn({unsure}, place, Quantity::TotalTime, model).relative, 0.05);
 }
 
-TEST(Learning, OneMoveIsBelievedALittleAndSeveralThatAgreeAreBelieved) {
+TEST(Learning, OneMoveIsNotBelievedTwoThatAgreeALittleAndMoreAreBelieved) {
   const ForecastInput in = input(1 * kMega, 4 * kMega);
   const PastMove longer = ten_seconds_longer(in);
   const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
   const double model = longer.forecast.total_time_s.model;
-  const double one = learn({longer}, place, Quantity::TotalTime, model).offset;
-  EXPECT_GT(one, 0.05 * model);
-  EXPECT_LT(one, 0.15 * model);
+  EXPECT_DOUBLE_EQ(learn({longer}, place, Quantity::TotalTime, model).offset, 0);
+  const double two = learn({longer, longer}, place, Quantity::TotalTime, model).offset;
+  EXPECT_GT(two, 0.1 * model);
+  EXPECT_LT(two, 0.3 * model);
   const std::vector<PastMove> twelve(12, longer);
   EXPECT_NEAR(learn(twelve, place, Quantity::TotalTime, model).offset, 10, 1);
 }
