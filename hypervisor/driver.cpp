@@ -63,6 +63,15 @@ Status Driver::force_outgoing(const VmKey& vm, LimitAction /*how*/) {
                     "the migration of VM '" + vm.id.value + "' can't be forced to its end here");
 }
 
+Status Driver::release_outgoing(const VmKey& /*vm*/) {
+  return ok_status();  // nothing holds here
+}
+
+bool holds_its_switch(Strategy strategy) {
+  return strategy == Strategy::PreCopy || strategy == Strategy::RateControlled ||
+         strategy == Strategy::Compressed;
+}
+
 Result<CaptureStatus> Driver::prepare_capture(const CaptureTicket& ticket) {
   return no_captures(ticket.vm);
 }

@@ -116,6 +116,7 @@ struct OutgoingStatus {
   double dirty_bytes_per_s = 0;
   Microseconds elapsed{0};
   WallTime paused_at{0};  // when the source's copy stopped for the last round, 0 if it did not
+  bool holds = false;     // it could switch, and waits for release_outgoing()
 };
 
 /// One copy of a VM as this host sees it.
@@ -173,7 +174,14 @@ struct MigrationTicket {
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;
   Sending sending = {};  // Unsupported if a host does not offer its strategy
+  /// When the rest fits into the downtime limit the source says that it holds, and sends on what is
+  /// written, until release_outgoing(); or kHoldsAtMost, as nobody's death shall keep it from its
+  /// end. For strategies that hold (holds_its_switch()); others do as ever.
+  bool holds_switch = false;
 };
+inline constexpr Seconds kHoldsAtMost{30};
+/// Pre-copy that neither ends in post-copy nor slows the guest meanwhile.
+bool holds_its_switch(Strategy strategy);
 
 /// Where to send to; made by the destination, opaque to everybody but the source's backend.
 struct IncomingEndpoint {
@@ -270,6 +278,9 @@ class Driver {
   /// Source: does what the limit action says to a running migration: PostCopy switches to it,
   /// StopAndCopy pauses the VM so that the rest is the last round. Ok if that was done before.
   virtual Status force_outgoing(const VmKey& vm, LimitAction how);
+  /// Source: one that holds its switch, now or later, no longer does. Ok if it was told before, if
+  /// it was begun without, and if none runs here.
+  virtual Status release_outgoing(const VmKey& vm);
   /// Destination: what is here. Idempotent, any time after prepare_incoming().
   virtual Result<ArrivalReport> arrival(const VmKey& vm) = 0;
   /// Destination: forgets the preparation; a copy that has not run is destroyed, a running one is

@@ -252,6 +252,7 @@ pb::MigrationTicket to_wire(const MigrationTicket& value) {
   if (value.bandwidth_limit) out.set_bandwidth_limit_bytes_per_s(value.bandwidth_limit->value);
   if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
   *out.mutable_sending() = to_wire(value.sending);
+  out.set_holds_switch(value.holds_switch);
   return out;
 }
 
@@ -270,6 +271,7 @@ Result<MigrationTicket> from_wire(const pb::MigrationTicket& value) {
     if (!sending) return sending.error();
     out.sending = *sending;
   }
+  out.holds_switch = value.holds_switch();
   return out;
 }
 
@@ -293,6 +295,7 @@ pb::OutgoingStatus to_wire(const OutgoingStatus& value) {
   out.set_dirty_bytes_per_s(value.dirty_bytes_per_s);
   out.set_elapsed_us(value.elapsed.count());
   out.set_paused_at_us(us(value.paused_at));
+  out.set_holds(value.holds);
   return out;
 }
 
@@ -317,6 +320,7 @@ Result<OutgoingStatus> from_wire(const pb::OutgoingStatus& value) {
   out.dirty_bytes_per_s = value.dirty_bytes_per_s();
   out.elapsed = Microseconds{value.elapsed_us()};
   out.paused_at = WallTime{value.paused_at_us()};
+  out.holds = value.holds();
   return out;
 }
 

@@ -116,6 +116,10 @@ grpc::Status Service::ForceOutgoing(Context* context, const pb::ForceRequest* re
   return answer(context, driver_.force_outgoing(from_wire(request->vm()), *how));
 }
 
+grpc::Status Service::ReleaseOutgoing(Context* context, const pb::VmKey* vm, pb::Empty*) {
+  return answer(context, driver_.release_outgoing(from_wire(*vm)));
+}
+
 grpc::Status Service::Arrival(Context* context, const pb::VmKey* vm, pb::ArrivalReport* out) {
   return answer(context, driver_.arrival(from_wire(*vm)), out);
 }

@@ -28,6 +28,7 @@ class Service final : public pb::Agent::Service {
   grpc::Status Outgoing(Context*, const pb::VmKey*, pb::OutgoingStatus*) override;
   grpc::Status CancelOutgoing(Context*, const pb::VmKey*, pb::Empty*) override;
   grpc::Status ForceOutgoing(Context*, const pb::ForceRequest*, pb::Empty*) override;
+  grpc::Status ReleaseOutgoing(Context*, const pb::VmKey*, pb::Empty*) override;
   grpc::Status Arrival(Context*, const pb::VmKey*, pb::ArrivalReport*) override;
   grpc::Status DiscardIncoming(Context*, const pb::VmKey*, pb::Empty*) override;
   grpc::Status Announce(Context*, const pb::VmSpec*, pb::Empty*) override;

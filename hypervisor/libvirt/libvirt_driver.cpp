@@ -16,6 +16,7 @@
 #include "hypervisor/libvirt/console.h"
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
+#include "hypervisor/libvirt/figures.h"
 #include "hypervisor/libvirt/outgoing.h"
 #include "hypervisor/libvirt/sending.h"
 #include "hypervisor/libvirt/starting.h"
@@ -320,21 +321,7 @@ class LibvirtDriver final : public Driver {
   Result<VmStatistics> statistics(const VmKey& vm) override {
     auto domain = find(vm);
     if (!domain) return domain.error();
-    virDomainInfo info{};
-    if (virDomainGetInfo(domain->get(), &info) != 0) {
-      return last_read_error("figures of VM '" + vm.id.value + "'");
-    }
-    VmStatistics out;
-    out.cpu_time = std::chrono::duration_cast<Microseconds>(
-        std::chrono::nanoseconds{static_cast<std::int64_t>(info.cpuTime)});
-    std::array<virDomainMemoryStatStruct, VIR_DOMAIN_MEMORY_STAT_NR> memory{};
-    const int got = virDomainMemoryStats(domain->get(), memory.data(), memory.size(), 0);
-    for (int i = 0; i < got; ++i) {
-      const auto& entry = memory.at(static_cast<std::size_t>(i));
-      if (entry.tag == VIR_DOMAIN_MEMORY_STAT_RSS) out.resident = Bytes{entry.val * 1024};
-    }
-    add_traffic(domain->get(), out);
-    return out;
+    return figures_of(domain->get(), vm);
   }
 
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override {
@@ -439,6 +426,18 @@ class LibvirtDriver final : public Driver {
                 : Status(last_error("the migration of '" + vm.id.value + "' can't be forced"));
   }
 
+  Status release_outgoing(const VmKey& vm) override {
+    if (outgoing_.running(vm.uuid)) return outgoing_.release(vm.uuid);
+    auto domain = find(vm);
+    if (!domain) return absent_is_fine(domain.error());
+    auto seen = look_at(domain->get(), false);
+    if (!seen) return seen.error();
+    if (!seen->sending || seen->post_copy != PostCopy::None) return ok_status();
+    // One that an earlier agent began: what its own limit was is not known.
+    if (set_downtime(domain->get(), kUsualDowntime)) return ok_status();
+    return last_error("the migration of '" + vm.id.value + "' can't be let go");
+  }
+
   Result<ArrivalReport> arrival(const VmKey& vm) override {
     auto seen = observe(vm);
     if (!seen) return seen.error();
@@ -449,7 +448,8 @@ class LibvirtDriver final : public Driver {
       report.announced_at = known->announced_at;
       if (known->announced_at.count() != 0) report.announcements = arrivals_.frames_sent(*known);
     }
-    if (seen->copy == Copy::Running || seen->copy == Copy::Paused) add_figures(vm, report);
+    if (seen->copy != Copy::Running && seen->copy != Copy::Paused) return report;
+    if (auto domain = find(vm)) add_figures(domain->get(), report);
     return report;
   }
 
@@ -730,37 +730,6 @@ class LibvirtDriver final : public Driver {
     arrivals_.forget(uuid);
     admission_.release(uuid);
     watching_.forget(uuid);
-  }
-
-  /// The hypervisor's own figures of the migration that brought it; libvirt sends them with the VM.
-  void add_figures(const VmKey& vm, ArrivalReport& report) {
-    auto domain = find(vm);
-    JobStats stats;
-    // Kept, or only the first to ask would get them.
-    const unsigned flags = VIR_DOMAIN_JOB_STATS_COMPLETED | VIR_DOMAIN_JOB_STATS_KEEP_COMPLETED;
-    if (!domain || !stats.read(domain->get(), flags)) return;
-    if (stats.operation() != VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN) return;
-    const auto span = [&](const char* name) -> std::optional<Microseconds> {
-      if (!stats.has(name)) return std::nullopt;
-      return Milliseconds{static_cast<std::int64_t>(stats.natural(name))};
-    };
-    report.downtime = span(VIR_DOMAIN_JOB_DOWNTIME);
-    report.total_time = span(VIR_DOMAIN_JOB_TIME_ELAPSED);
-    report.transferred = Bytes{stats.natural(VIR_DOMAIN_JOB_DATA_PROCESSED)};
-  }
-
-  static void add_traffic(virDomainPtr domain, VmStatistics& out) {
-    const std::string xml = take_text(virDomainGetXMLDesc(domain, 0));
-    constexpr std::string_view kBefore = "<target dev='";
-    const auto begin = xml.find(kBefore, std::min(xml.find("<interface"), xml.size()));
-    if (begin == std::string::npos) return;
-    const auto name = begin + kBefore.size();
-    const std::string device = xml.substr(name, xml.find('\'', name) - name);
-    virDomainInterfaceStatsStruct traffic{};
-    if (virDomainInterfaceStats(domain, device.c_str(), &traffic, sizeof traffic) != 0) return;
-    // As the guest sees it: libvirt turns the tap's view round.
-    out.received_bytes = static_cast<std::uint64_t>(std::max<long long>(0, traffic.rx_bytes));
-    out.sent_bytes = static_cast<std::uint64_t>(std::max<long long>(0, traffic.tx_bytes));
   }
 
   const LibvirtOptions options_;

@@ -124,6 +124,7 @@ Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route,
   job->status.remaining = ticket.vm.memory;
   job->post_copy = ticket.sending.strategy == Strategy::PostCopy && !mending;
   job->switched = mending;
+  job->holding = ticket.holds_switch && holds_its_switch(ticket.sending.strategy) && !mending;
   job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_});
   if (ticket.sending.strategy == Strategy::RateControlled) {
     job->rate.emplace(ticket.sending, ticket.downtime_limit.value_or(kUsualDowntime));
@@ -221,11 +222,22 @@ Status Outgoing::force(const std::string& uuid, LimitAction how) {
   return ok_status();
 }
 
+Status Outgoing::release(const std::string& uuid) {
+  const std::lock_guard lock(shared_->mutex);
+  Job* job = running_locked(uuid);
+  if (job == nullptr) return ok_status();
+  job->released = true;
+  job->look_now = true;
+  shared_->changed.notify_all();
+  return ok_status();
+}
+
 void Outgoing::on_paused(const std::string& uuid) {
   const std::lock_guard lock(shared_->mutex);
   Job* job = running_locked(uuid);
   if (job == nullptr || job->paused) return;
   job->paused = shared_->clock.now();
+  job->status.holds = false;
   job->status.paused_at = shared_->clock.wall_now();
   if (job->status.phase == OutgoingPhase::PreCopying) job->status.phase = OutgoingPhase::Switching;
 }

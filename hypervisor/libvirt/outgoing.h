@@ -27,6 +27,9 @@ namespace mare::libvirt {
 /// QEMU's own limit of downtime, where a ticket gives none.
 constexpr Milliseconds kUsualDowntime{300};
 
+/// It stops for its last round when that would take less.
+bool set_downtime(virDomainPtr domain, Milliseconds limit);
+
 class Outgoing {
  public:
   Outgoing(Connection& connection, Clock& clock, Log& log);
@@ -53,6 +56,8 @@ class Outgoing {
   bool cancel(const std::string& uuid);
   /// Forces one that this process began; NotFound if none runs.
   Status force(const std::string& uuid, LimitAction how);
+  /// One that holds its switch, now or later, no longer does; ok if none runs.
+  Status release(const std::string& uuid);
 
   // libvirt's events.
   void on_paused(const std::string& uuid);
@@ -78,10 +83,13 @@ class Outgoing {
     bool broken = false;   // in post-copy, and the call came back without an end
     bool starved = false;  // so says the domain; the call may still wait for the other side
     bool look_now = false;
-    bool post_copy = false;  // wanted, as soon as libvirt takes it
-    bool switched = false;   // libvirt took it
-    bool stop = false;       // the VM is to stand still for the rest
-    bool lenient = false;    // it has the later limit of its downtime
+    bool post_copy = false;                    // wanted, as soon as libvirt takes it
+    bool switched = false;                     // libvirt took it
+    bool stop = false;                         // the VM is to stand still for the rest
+    bool lenient = false;                      // it has the later limit of its downtime
+    bool holding = false;                      // it is not to switch before it is released
+    std::optional<MonotonicTime> holds_since;  // when it could have, and holds
+    bool released = false;
     std::thread caller;
     std::thread sampler;
     // The sampler's own.
@@ -105,6 +113,7 @@ class Outgoing {
     bool cancel = false;
     bool post_copy = false;
     bool stop = false;
+    bool release = false;
     bool watch_post_copy = false;
   };
 
@@ -123,6 +132,8 @@ class Outgoing {
   void watch_link(Job& job, virDomainPtr domain);
   void bound_queues(Job& job);
   void be_lenient(Job& job, virDomainPtr domain);
+  void hold(Job& job, virDomainPtr domain);
+  static bool could_switch(const Job& job, Seconds sent_for);
   void control_rate(Job& job, virDomainPtr domain);
 
   // Books.

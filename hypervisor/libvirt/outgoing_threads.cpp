@@ -9,12 +9,25 @@
 #include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
+
+bool set_downtime(virDomainPtr domain, Milliseconds limit) {
+  const auto least = std::max<Milliseconds::rep>(1, limit.count());
+  return virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(least), 0) == 0;
+}
+
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
+// No round of a VM that runs is so short: with it as its limit, a migration does not end.
+constexpr Milliseconds kNeverDowntime{1};
+// While it holds, its rounds had better not come one after the other at the link's rate: each makes
+// the guest's writes slow again. So fast, times what the guest writes, and this at least.
+constexpr double kHoldingPace = 2;
+constexpr BytesPerSecond kSlowestHolding{8.0 * 1024 * 1024};
+constexpr BytesPerSecond kNoLimit{1e12};
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -57,15 +70,17 @@ Status ask(virDomainPtr domain, const Route& route, const MigrateCall& call) {
   return done == 0 ? ok_status() : Status(last_error("libvirt"));
 }
 
+bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
+  const auto mebibytes = static_cast<unsigned long>(mebibytes_per_s(rate));
+  return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
+}
+
 /// The whole migration, as one libvirt call.
 Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& route) {
   // Always set: a migration that was cancelled may have left its own.
-  const auto downtime = ticket.downtime_limit.value_or(kUsualDowntime);
-  const auto downtime_ms = std::max<Milliseconds::rep>(1, downtime.count());
-  if (virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(downtime_ms), 0) !=
-      0) {
-    return last_error("the downtime limit can't be set");
-  }
+  const bool holds = ticket.holds_switch && holds_its_switch(ticket.sending.strategy);
+  const auto downtime = holds ? kNeverDowntime : ticket.downtime_limit.value_or(kUsualDowntime);
+  if (!set_downtime(domain, downtime)) return last_error("the downtime limit can't be set");
   const std::string xml =
       take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
   if (xml.empty()) return last_error("its description can't be read");
@@ -181,6 +196,10 @@ std::optional<Outgoing::Chores> Outgoing::next_chores(const JobPtr& job) {
   chores.post_copy = job->post_copy && !job->switched && !job->cancel;
   chores.stop = job->stop && !job->paused && !job->switched && !job->cancel;
   chores.watch_post_copy = job->switched;
+  if (job->holds_since && shared_->clock.now() - *job->holds_since > kHoldsAtMost) {
+    job->released = true;
+  }
+  chores.release = job->holding && job->released && !job->paused && !job->switched;
   return chores;
 }
 
@@ -201,6 +220,7 @@ void Outgoing::sample(const JobPtr& job) {
     do_chores(*job, domain.get(), *chores);
     control_rate(*job, domain.get());
     be_lenient(*job, domain.get());
+    hold(*job, domain.get());
   }
 }
 
@@ -223,6 +243,21 @@ void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
   if (chores.post_copy && virDomainMigrateStartPostCopy(domain, 0) == 0) {
     const std::lock_guard lock(shared_->mutex);
     job.switched = true;
+  }
+  if (chores.release) {
+    const Sending& sending = job.ticket.sending;
+    // The others of its job switch now: a limit that nobody asked for is not worth another round.
+    const auto limit = sending.later_downtime_limit
+                           ? *sending.later_downtime_limit
+                           : job.ticket.downtime_limit.value_or(kUsualDowntime);
+    auto rate = job.ticket.bandwidth_limit;
+    if (job.rate) rate = job.rate->rate();
+    // In this order, or it would switch at the rate at which it held.
+    if (set_rate(domain, rate.value_or(kNoLimit)) && set_downtime(domain, limit)) {
+      const std::lock_guard lock(shared_->mutex);
+      job.holding = false;
+      job.status.holds = false;
+    }
   }
   // The event may have been missed; only the domain's state says that there is no way back.
   if (chores.watch_post_copy && in_post_copy(domain) == PostCopy::Going) {
@@ -300,11 +335,42 @@ void Outgoing::be_lenient(Job& job, virDomainPtr domain) {
   {
     const std::lock_guard lock(shared_->mutex);
     const auto rounds = static_cast<int>(job.rounds.rounds().size());
-    if (!later || job.lenient || job.paused || rounds <= kRoundsWithFirstLimit) return;
+    if (job.holding || !later || job.lenient || job.paused || rounds <= kRoundsWithFirstLimit) {
+      return;
+    }
     job.lenient = true;
   }
-  const auto limit_ms = std::max<Milliseconds::rep>(1, later->count());
-  virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(limit_ms), 0);
+  set_downtime(domain, *later);
+}
+
+/// Would it stop for its last round now, with its own limit? `shared_->mutex` is held.
+bool Outgoing::could_switch(const Job& job, Seconds sent_for) {
+  const auto& rounds = job.rounds.rounds();
+  if (rounds.size() < 2 || sent_for.count() <= 0) return false;
+  const Round& now = rounds.back();
+  const auto rest = static_cast<double>((now.remaining + now.sent).count);
+  if (rest <= 0) return false;  // no sample of it yet
+  const auto sent = static_cast<double>(job.status.transferred.count);
+  const Seconds limit = job.ticket.downtime_limit.value_or(kUsualDowntime);
+  return rest * sent_for <= sent * limit;
+}
+
+/// From the moment at which it could switch it only keeps up with what the guest writes.
+void Outgoing::hold(Job& job, virDomainPtr domain) {
+  BytesPerSecond pace = kSlowestHolding;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (!job.holding || job.released || job.holds_since || job.paused) return;
+    const MonotonicTime now = shared_->clock.now();
+    if (!could_switch(job, now - job.began)) return;
+    job.holds_since = now;
+    job.status.holds = true;
+    pace.value = std::max(pace.value, kHoldingPace * job.status.dirty_bytes_per_s);
+    if (const auto& limit = job.ticket.bandwidth_limit) {
+      pace.value = std::min(pace.value, limit->value);
+    }
+  }
+  set_rate(domain, pace);
 }
 
 void Outgoing::control_rate(Job& job, virDomainPtr domain) {
@@ -313,6 +379,7 @@ void Outgoing::control_rate(Job& job, virDomainPtr domain) {
     const std::lock_guard lock(shared_->mutex);
     const auto& rounds = job.rounds.rounds();
     if (!job.rate || job.paused || rounds.size() < 2 || rounds.size() == job.rated_rounds) return;
+    if (job.holds_since && job.holding) return;
     const Round& before = rounds[rounds.size() - 2];
     const Round& now = rounds.back();
     if (now.remaining.count == 0 && now.sent.count == 0) return;  // no sample of it yet
@@ -320,7 +387,7 @@ void Outgoing::control_rate(Job& job, virDomainPtr domain) {
     // What the round has sent already was dirtied in the one before as well.
     rate = job.rate->next_round(now.remaining + now.sent, before.duration);
   }
-  virDomainMigrateSetMaxSpeed(domain, static_cast<unsigned long>(mebibytes_per_s(rate)), 0);
+  set_rate(domain, rate);
 }
 
 }  // namespace mare::libvirt

@@ -188,6 +188,9 @@ class RemoteDriver final : public Driver {
     request.set_how(std::string(to_string(how)));
     return tell(&pb::Agent::Stub::ForceOutgoing, request);
   }
+  Status release_outgoing(const VmKey& vm) override {
+    return tell(&pb::Agent::Stub::ReleaseOutgoing, to_wire(vm));
+  }
   Result<ArrivalReport> arrival(const VmKey& vm) override {
     return ask<ArrivalReport, pb::ArrivalReport>(&pb::Agent::Stub::Arrival, to_wire(vm));
   }

@@ -12,6 +12,8 @@ namespace {
 
 /// What is left of a round is nothing below this; floating point never comes out even.
 constexpr double kNothing = 1.0;
+/// One that holds its switch sends what was written since so often.
+constexpr auto kHoldingLooks = std::chrono::milliseconds{50};
 
 double cap_of(const Move& move) {
   constexpr double kUnlimited = 1e15;
@@ -52,6 +54,7 @@ Status World::begin_move(const MigrationTicket& ticket, const HostId& source, co
   move.destination = to;
   move.guest = find_copy(source, ticket.vm.key())->guest;
   move.ticket.vm = move.guest->spec;
+  move.released = !ticket.holds_switch || !holds_its_switch(ticket.sending.strategy);
   move.began = move.round_began = move.since = now;
   move.left = move.round_size =
       static_cast<double>(move.guest->spec.memory.count) * wire_share(move);
@@ -131,7 +134,8 @@ void World::draw_faults(Move& move) {
 
 std::optional<Time> World::due(const Move& move) const {
   std::optional<Time> when;
-  if (move.stage == MoveStage::Closing || move.stage == MoveStage::HandingOver) {
+  if (move.stage == MoveStage::Closing || move.stage == MoveStage::HandingOver ||
+      move.stage == MoveStage::Holding) {
     when = move.hold_until;
   } else if (move.left < kNothing) {
     when = move.since;
@@ -139,7 +143,7 @@ std::optional<Time> World::due(const Move& move) const {
     when = move.since + nanoseconds_up(move.left / move.rate);
   }
   if (move.broken) return std::nullopt;
-  const bool may_break = move.stage == MoveStage::Rounds || in_post_copy(move);
+  const bool may_break = in_rounds(move) || in_post_copy(move);
   if (may_break && move.breaks_at && (!when || *move.breaks_at < *when)) {
     when = move.breaks_at;
   }
@@ -158,7 +162,7 @@ void World::settle(Move& move) const {
 
 void World::step(Move& move) {
   settle(move);
-  if (move.stage == MoveStage::Rounds && move.breaks_at && *move.breaks_at <= now) {
+  if (in_rounds(move) && move.breaks_at && *move.breaks_at <= now) {
     break_before_switch(move, "the migration's connection was reset");
     return;
   }
@@ -169,6 +173,9 @@ void World::step(Move& move) {
   switch (move.stage) {
     case MoveStage::Rounds:
       end_round(move);
+      break;
+    case MoveStage::Holding:
+      go_on_holding(move);
       break;
     case MoveStage::LastRound:
       if (move.round_size > 0) add_round(move, 0);
@@ -218,13 +225,39 @@ void World::end_round(Move& move) {
   const double on_wire = dirtied * wire_share(move);
   const bool fits = on_wire <= move.rate * std::chrono::duration<double>(limit).count();
   const int rounds = static_cast<int>(move.rounds.size());
-  if (fits || rounds >= migration.max_rounds) {
+  const bool ends = fits || rounds >= migration.max_rounds;
+  if (ends && !move.released) {
+    move.stage = MoveStage::Holding;
+    if (!move.holds_since) move.holds_since = now;
+    move.round_began = now;
+    move.round_size = 0;
+    move.hold_until = now + kHoldingLooks;
+    share_links();
+  } else if (ends) {
     begin_switch(move, dirtied);
   } else if (sending.strategy == Strategy::Hybrid && rounds >= sending.pre_copy_rounds) {
     begin_post_copy(move, dirtied);
   } else {
     next_round(move, dirtied, length);
   }
+}
+
+/// Sends what was written since the last look, as a round.
+void World::go_on_holding(Move& move) {
+  // An agent that was restarted since has forgotten it.
+  const bool told = move.operation_known;
+  if (told && now - *move.holds_since >= kHoldsAtMost) move.released = true;
+  const double dirtied = dirtied_in(move);
+  move.stage = MoveStage::Rounds;
+  next_round(move, dirtied, now - move.round_began);
+  share_links();
+}
+
+void World::release_move(const HostId& source, const VmId& vm) {
+  Move* move = find_move(source, vm);
+  if (move == nullptr) return;
+  move->released = true;
+  if (move->stage == MoveStage::Holding) go_on_holding(*move);
 }
 
 void World::next_round(Move& move, double dirtied, Time length) {
@@ -306,6 +339,7 @@ OutgoingStatus World::move_status(const Move& move) const {
   status.dirty_bytes_per_s = move.dirty_rate;
   status.elapsed = micro(now - move.began);
   if (move.paused) status.paused_at = wall(*move.paused);
+  status.holds = move.operation_known && move.holds_since && !move.released && in_rounds(move);
   return status;
 }
 
@@ -314,7 +348,7 @@ OutgoingStatus World::move_status(const Move& move) const {
 void World::cancel_move(const HostId& source, const VmId& vm) {
   Move* move = find_move(source, vm);
   if (move == nullptr || move->stage == MoveStage::HandingOver || in_post_copy(*move)) return;
-  const bool switching = move->stage != MoveStage::Rounds;
+  const bool switching = !in_rounds(*move);
   if (switching && !rng.chance(migration.cancel_wins_in_switch)) return;
   const HostId destination = move->destination;
   end_move(move->serial, OutgoingPhase::Cancelled, "cancelled");
@@ -370,7 +404,7 @@ void World::break_moves_of(const HostId& host, const std::string& why) {
     const auto found = moves.find(serial);
     if (found == moves.end()) continue;
     Move& move = found->second;
-    if (move.stage == MoveStage::Rounds) {
+    if (in_rounds(move)) {
       break_before_switch(move, why);
     } else if (in_post_copy(move)) {
       starve(move, why);

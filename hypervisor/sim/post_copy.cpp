@@ -99,7 +99,7 @@ Status World::force_move(const HostId& source, const VmId& vm, LimitAction how) 
     return make_error(Code::FailedPrecondition,
                       "the migration of VM " + vm.value + " was begun without post-copy");
   }
-  if (move->stage != MoveStage::Rounds) return ok_status();
+  if (!in_rounds(*move)) return ok_status();
   settle(*move);
   // What this round has left, and what was dirtied since it began.
   const double dirtied = dirtied_in(*move);

@@ -223,7 +223,7 @@ Status SimCluster::break_migration(const VmId& vm) {
       world->starve(move, "broken on purpose");
       return ok_status();
     }
-    if (move.stage != MoveStage::Rounds) {
+    if (!World::in_rounds(move)) {
       return make_error(Code::FailedPrecondition, "the migration of " + vm.value + " switches");
     }
     world->break_before_switch(move, "broken on purpose");

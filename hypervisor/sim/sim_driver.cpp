@@ -575,6 +575,13 @@ Status SimDriver::force_outgoing(const VmKey& vm, LimitAction how) {
   });
 }
 
+Status SimDriver::release_outgoing(const VmKey& vm) {
+  return call<Status>("release sending " + vm.id.value, [&](World& world, SimHost&) -> Status {
+    if (world.find_copy(host_, vm) != nullptr) world.release_move(host_, vm.id);
+    return ok_status();
+  });
+}
+
 Result<ArrivalReport> SimDriver::arrival(const VmKey& vm) {
   return call<Result<ArrivalReport>>("arrival of " + vm.id.value, [&](World& world, SimHost& host) {
     ArrivalReport report;

@@ -36,6 +36,7 @@ class SimDriver final : public Driver {
   Result<OutgoingStatus> outgoing(const VmKey& vm) override;
   Status cancel_outgoing(const VmKey& vm) override;
   Status force_outgoing(const VmKey& vm, LimitAction how) override;
+  Status release_outgoing(const VmKey& vm) override;
   Result<ArrivalReport> arrival(const VmKey& vm) override;
   Status discard_incoming(const VmKey& vm) override;
   Status announce(const VmSpec& vm) override;

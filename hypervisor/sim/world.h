@@ -159,6 +159,7 @@ struct SimHost {
 
 enum class MoveStage : std::uint8_t {
   Rounds,
+  Holding,  // the rest would fit: waits to be released, and looks again and again
   LastRound,
   Closing,
   HandingOver,
@@ -188,7 +189,9 @@ struct Move {
   double pages = 0;                     // post-copy: what comes after this stage
   bool broken = false;                  // post-copy: no page comes
   std::string trouble;                  // and why
-  Time hold_until{0};                   // Closing, HandingOver
+  Time hold_until{0};                   // Holding, Closing, HandingOver: until then
+  std::optional<Time> holds_since;      // the first time
+  bool released = false;                // or begun without
   std::optional<Time> breaks_at;
   std::optional<BrokenSwitch> switch_breaks;
   std::optional<Time> paused;
@@ -312,6 +315,11 @@ class World {
   static bool in_post_copy(const Move& move) {
     return move.stage == MoveStage::Fetching || move.stage == MoveStage::Following;
   }
+  /// Does the VM run at the source, and can it stay there?
+  static bool in_rounds(const Move& move) {
+    return move.stage == MoveStage::Rounds || move.stage == MoveStage::Holding;
+  }
+  void release_move(const HostId& source, const VmId& vm);
   void starve(Move& move, const std::string& why);
   void mend(Move& move);
   Status force_move(const HostId& source, const VmId& vm, LimitAction how);
@@ -390,6 +398,7 @@ class World {
   void draw_faults(Move& move);
   void start_strategy(Move& move);
   void next_round(Move& move, double dirtied, Time length);
+  void go_on_holding(Move& move);
   void add_round(Move& move, double left);
   double dirtied_in(const Move& move) const;
   /// Bytes on the wire for one of memory.

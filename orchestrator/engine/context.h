@@ -19,6 +19,7 @@ namespace mare::engine {
 class HostFencer;
 class LinkMeter;
 class MoveSlots;
+class SwitchGangs;
 class Task;
 class Templates;
 
@@ -52,6 +53,7 @@ struct Context {
   std::function<void()> on_change{};
   std::shared_ptr<LinkMeter> links{};
   std::shared_ptr<MoveSlots> slots{};
+  std::shared_ptr<SwitchGangs> gangs{};
   std::shared_ptr<HostFencer> fencer{};
   std::shared_ptr<Silences> silences{};
   std::shared_ptr<Templates> templates{};

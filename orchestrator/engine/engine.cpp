@@ -18,6 +18,7 @@
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/rebalancing.h"
+#include "orchestrator/engine/switch_gangs.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/engine/templates.h"
 #include "orchestrator/model/migration_state.h"
@@ -39,6 +40,7 @@ class Engine::Impl {
         rebalancing_(context_) {
     context_.links = std::make_shared<LinkMeter>(context_);
     context_.slots = std::make_shared<MoveSlots>(context_.settings.move_caps);
+    context_.gangs = std::make_shared<SwitchGangs>();
     context_.fencer = std::make_shared<HostFencer>(context_);
     context_.silences = std::make_shared<Silences>();
     context_.templates = std::make_shared<Templates>(context_);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orchestrator/engine/move_slots.h"
+#include "orchestrator/engine/switch_gangs.h"
 
 namespace mare::engine {
 
@@ -128,6 +129,7 @@ bool Task::finish(std::string_view event, std::string_view to, Outcome outcome,
     context_.settled[VmId{operation_.target}] = clock().now();
   }
   context_.slots->leave(operation_.id);
+  context_.gangs->leave(operation_.id);
   context_.tasks.erase(operation_.id);
   if (operation_.parent) {
     const auto parent = context_.tasks.find(*operation_.parent);

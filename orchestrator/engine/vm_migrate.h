@@ -5,7 +5,8 @@
 // changes in the same transaction that enters Committed, or PostCopying, and nothing else changes
 // it. A copy elsewhere is ended, never resumed.
 //
-// vm_migrate_turn.cpp: when it begins. vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp:
+// vm_migrate_turn.cpp: when it begins. vm_migrate_gang.cpp: when it switches, if others of its job
+// move too. vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp:
 // up to the sending. vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is
 // true, and the ways back. vm_migrate_arrive.cpp: after the switch.
 //
@@ -64,6 +65,10 @@ class VmMigrate final : public Task {
 
   // While the source sends.
   void send();
+  bool joins_gang();
+  void watch_hold(const OutgoingStatus& status);
+  void release_switch();
+  std::string how_switched() const;
   void poll();
   void polled(Result<OutgoingStatus> status);
   void watch_limits(const OutgoingStatus& status);
@@ -162,6 +167,10 @@ class VmMigrate final : public Task {
   bool gave_up_ = false;  // the source was asked to stop
   bool forced_ = false;   // the source was asked to end it by the policy's action
   bool paused_ = false;   // the source's copy was seen paused
+  bool holds_ = false;    // the source was told to hold its switch
+  std::optional<MonotonicTime> held_since_;  // it could switch
+  Seconds held_for_{0};                      // until it was let go
+  int with_ = 0;                             // so many others
   double best_ = 0;
   Microseconds sent_for_{0};  // as the source told last
   WallTime paused_at_{0};     // as the source told; 0: not seen, or before a restart

@@ -53,8 +53,10 @@ Status VmMigrate::keep_forecast(store::Transaction& tx) {
 
 /// What goes into the transaction that ends it.
 Status VmMigrate::score_forecast(store::Transaction& tx) {
-  const auto outcome = measured_outcome(migration_);
+  auto outcome = measured_outcome(migration_);
   if (!forecast_ || !outcome) return ok_status();
+  // What it waited for others of its job is not what was forecast.
+  outcome->total_time_s = std::max(0.0, outcome->total_time_s - held_for_.count());
   forecast_->outcome = outcome;
   return put_forecast(tx, clock(), *forecast_);
 }

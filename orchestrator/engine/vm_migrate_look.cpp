@@ -54,7 +54,8 @@ void VmMigrate::decide(CopyPair seen) {
                            std::string(to_string(seen.destination));
   switch (event) {
     case Event::DestinationRuns:
-      return commit_destination(Event::DestinationRuns, "");
+      return commit_destination(Event::DestinationRuns,
+                                state() == State::PreCopying ? how_switched() : "");
     case Event::SourceRuns:
       // Its file is to go first, or nobody would remove it.
       if (by_file() && !dropped_ && looks_ < kLooks)

@@ -1,6 +1,7 @@
 // While the source sends: progress, limits, and post-copy from its switch to its last page.
 #include <algorithm>
 
+#include "orchestrator/engine/switch_gangs.h"
 #include "orchestrator/engine/vm_migrate.h"
 
 namespace mare::engine {
@@ -27,6 +28,8 @@ bool switches_soon(const OutgoingStatus& status, Strategy strategy) {
 void VmMigrate::send() {
   auto made = ticket();
   if (!made) return abort(made.error());
+  holds_ = joins_gang();
+  made->holds_switch = holds_;
   start_probe();
   call_host<Status>(
       migration_.source,
@@ -53,13 +56,16 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   silent_since_.reset();
   if (status->phase != OutgoingPhase::None) keep(*status);
   sends_ = true;
+  if (status->phase != OutgoingPhase::PreCopying) context_.gangs->leave(operation().id);
   switch (status->phase) {
     case OutgoingPhase::PreCopying:
       if (probe_) probe_->watch_closely(switches_soon(*status, migration_.sending.strategy));
       watch_limits(*status);
-      return after(settings().poll, [this] { poll(); });
+      watch_hold(*status);
+      // Others hold for its word.
+      return after(holds_ ? settings().poll / 4 : settings().poll, [this] { poll(); });
     case OutgoingPhase::Switching:
-      if (state() == State::PreCopying && !step(Event::Switch, "")) return;
+      if (state() == State::PreCopying && !step(Event::Switch, how_switched())) return;
       watch_limits(*status);
       return after(settings().poll / 4, [this] { poll(); });
     case OutgoingPhase::PostCopying:
@@ -114,6 +120,7 @@ void VmMigrate::force(LimitAction how) {
 }
 
 void VmMigrate::cancel_sending(const std::string& why) {
+  context_.gangs->leave(operation().id);
   gave_up_ = true;
   note_ = why;
   note_code_ = Code::Cancelled;
@@ -126,6 +133,7 @@ void VmMigrate::cancel_sending(const std::string& why) {
 }
 
 void VmMigrate::source_is_silent(const Error& error) {
+  context_.gangs->leave(operation().id);
   if (!silent_since_) silent_since_ = clock().now();
   if (clock().now() - *silent_since_ > settings().unreachable_timeout) {
     note_ = "host '" + migration_.source.value + "' does not answer: " + error.text();

@@ -130,6 +130,54 @@ TEST_P(DriverContract, AMigrationThatDoesNotConvergeCanBeForced) {
       fails_with(at(0).force_outgoing(none.key(), LimitAction::StopAndCopy), Code::NotFound));
 }
 
+TEST_P(DriverContract, OneThatHoldsItsSwitchWaitsForItsRelease) {
+  if (!has(offered(), Strategy::PreCopy)) GTEST_SKIP() << "nothing moves live here";
+  const VmSpec made = started(0, {.dirty_bytes_per_s = 4.0 * 1024 * 1024, .wws = mebibytes(8)});
+  MigrationTicket holding = ticket(made, Strategy::PreCopy);
+  holding.holds_switch = true;
+  begin(holding, 0, 1);
+  ASSERT_TRUE(wait_until([&] { return outgoing(0, made).holds; }, kMove));
+  const double before = count(0, made);
+  ASSERT_TRUE(wait_until([&] { return count(0, made) > before + 2; }, kSoon));
+  EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::PreCopying);
+  EXPECT_EQ(copy(0, made), Copy::Running);
+  EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key())));
+  EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key())));
+  ASSERT_TRUE(wait_until([&] { return ended(0, made); }, kSoon));
+  EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::Completed) << outgoing(0, made).error;
+  EXPECT_FALSE(outgoing(0, made).holds);
+  expect_only_copy(1, made);
+  EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key()))) << "it is gone";
+
+  // And back, cancelled meanwhile.
+  MigrationTicket back = ticket(made, Strategy::PreCopy);
+  back.holds_switch = true;
+  begin(back, 1, 0);
+  ASSERT_TRUE(wait_until([&] { return outgoing(1, made).holds; }, kMove));
+  EXPECT_TRUE(is_ok(at(1).cancel_outgoing(made.key())));
+  ASSERT_TRUE(wait_until([&] { return ended(1, made); }, kSoon));
+  EXPECT_EQ(outgoing(1, made).phase, OutgoingPhase::Cancelled);
+  expect_only_copy(1, made);
+}
+
+/// An agent that was restarted meanwhile has forgotten that it holds; told so, it goes all the
+/// same.
+TEST_P(DriverContract, OneThatHoldsOutlivesItsAgentAndCanBeLetGo) {
+  if (!has(offered(), Strategy::PreCopy)) GTEST_SKIP() << "nothing moves live here";
+  const VmSpec made = started(0, {.dirty_bytes_per_s = 4.0 * 1024 * 1024, .wws = mebibytes(8)});
+  MigrationTicket holding = ticket(made, Strategy::PreCopy);
+  holding.holds_switch = true;
+  begin(holding, 0, 1);
+  ASSERT_TRUE(wait_until([&] { return outgoing(0, made).holds; }, kMove));
+  hosts().restart_agent(0);
+  EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::PreCopying);
+  EXPECT_TRUE(outgoing(0, made).operation.value.empty());
+  EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key())));
+  ASSERT_TRUE(wait_until([&] { return copy(1, made) == Copy::Running; }, kSoon));
+  EXPECT_TRUE(wait_until([&] { return copy(0, made) == Copy::Absent; }, kSoon));
+  expect_only_copy(1, made);
+}
+
 /// Cancelled while rounds are sent, of whatever strategy, the VM stays.
 TEST_P(DriverContract, EveryStrategyCanBeCancelledBeforeItsSwitch) {
   const VmSpec made = started(0, busy_guest());

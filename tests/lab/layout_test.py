@@ -3,6 +3,7 @@ NFS and Open MPI."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import unittest
 
@@ -76,6 +77,15 @@ class LayoutTest(unittest.TestCase):
             self.assertIn(words, refused.stderr)
         self.assertEqual((self.where(), self.moves()), before)
 
+    def assert_switched_together(self, count: int) -> None:
+        """The newest moves: their VMs ran at their destinations within a moment, for one of them held its switch."""
+        moves = self.cluster.items("operations?kind=vm.migrate&limit=500")[:count]
+        told = [event["detail"] for move in moves for event in self.cluster.items(f"operations/{move['id']}/events")]
+        self.assertTrue(any(f"together with {count - 1} more of its job, held for" in words for words in told), told)
+        switched = [self.cluster.get(f"migrations/{move['id']}")["switched"] for move in moves]
+        at = sorted(datetime.datetime.fromisoformat(when) for when in switched)
+        self.assertLess((at[-1] - at[0]).total_seconds(), 1.5, switched)
+
     def test_a_job_is_spread_and_packed_while_it_runs(self) -> None:
         self.assertEqual(set(self.where().values()), {self.home})
         job = MigTest(self.cluster, POOL, SHAPE)
@@ -88,6 +98,7 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual(spread["reason"], "2 moves made; the job's VMs are on 3 hosts")
         hosts = list(self.where().values())
         self.assertEqual(sorted(hosts.count(host) for host in set(hosts)), [1, 1, 2])
+        self.assert_switched_together(2)
 
         packed = self.change(job, "pack", hosts=1, force=True)
         self.assertEqual(packed["reason"], "2 moves made; the job's VMs are on 1 host")

@@ -166,6 +166,7 @@ void SimWorld::start_mared(engine::Engine::AfterCommit after_commit) {
   settings.heartbeat = Milliseconds{3000};
   settings.lease = Milliseconds{10'000};
   settings.auto_spread = auto_spread;
+  settings.move_caps = move_caps;
   settings.rebalance_period = rebalance_period;
   settings.clones = true;
   settings.poll = Milliseconds{150};

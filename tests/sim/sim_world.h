@@ -132,6 +132,9 @@ class SimWorld {
   /// placement disturbs the order of calls.
   Milliseconds rebalance_period{0};
 
+  /// Settings::move_caps of an engine that starts from now on.
+  policy::MoveCaps move_caps{};
+
   ManualClock clock;
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it
 

@@ -128,6 +128,9 @@ class FakeDriver final : public Driver {
   Status force_outgoing(const VmKey& vm, LimitAction how) override {
     return done("force_outgoing", [&] { key = vm, forced = how; });
   }
+  Status release_outgoing(const VmKey& vm) override {
+    return done("release_outgoing", [&] { key = vm; });
+  }
   Result<ArrivalReport> arrival(const VmKey& vm) override {
     return answer("arrival", [&] { return key = vm, arrival_answer; });
   }

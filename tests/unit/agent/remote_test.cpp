@@ -188,6 +188,7 @@ TEST_F(Remote, EveryCallWithAKey) {
       {"pause", &Driver::pause},
       {"resume", &Driver::resume},
       {"cancel_outgoing", &Driver::cancel_outgoing},
+      {"release_outgoing", &Driver::release_outgoing},
       {"discard_incoming", &Driver::discard_incoming}};
   for (const auto& [name, method] : methods) {
     fake_.key = {};

@@ -73,8 +73,8 @@ Sending full_sending() {
 }
 
 MigrationTicket full_ticket() {
-  return {OperationId{"op-17"}, full_spec(), BytesPerSecond{12.5e6}, Milliseconds{305},
-          full_sending()};
+  return {OperationId{"op-17"}, full_spec(),    BytesPerSecond{12.5e6},
+          Milliseconds{305},    full_sending(), true};
 }
 
 OutgoingStatus full_outgoing() {
@@ -92,6 +92,7 @@ OutgoingStatus full_outgoing() {
   status.remaining = Bytes{453};
   status.dirty_bytes_per_s = 454.25;
   status.elapsed = Microseconds{455};
+  status.holds = true;
   status.paused_at = WallTime{1'795'000'000'000'456};
   return status;
 }
@@ -193,10 +194,10 @@ bool same(const Sending& a, const Sending& b) {
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {
-  const auto& [operation, vm, bandwidth, downtime, sending] = a;
+  const auto& [operation, vm, bandwidth, downtime, sending, holds] = a;
   return same(vm, b.vm) && same(sending, b.sending) &&
-         std::tie(operation, bandwidth, downtime) ==
-             std::tie(b.operation, b.bandwidth_limit, b.downtime_limit);
+         std::tie(operation, bandwidth, downtime, holds) ==
+             std::tie(b.operation, b.bandwidth_limit, b.downtime_limit, b.holds_switch);
 }
 
 bool same(const Round& a, const Round& b) {
@@ -207,14 +208,15 @@ bool same(const Round& a, const Round& b) {
 
 bool same(const OutgoingStatus& a, const OutgoingStatus& b) {
   const auto& [phase, operation, error, rounds, total, transferred, remaining, dirty, elapsed,
-               paused_at] = a;
+               paused_at, holds] = a;
   const bool rounds_same =
       std::equal(rounds.begin(), rounds.end(), b.rounds.begin(), b.rounds.end(),
                  [](const Round& x, const Round& y) { return same(x, y); });
-  return rounds_same && std::tie(phase, operation, error, total, transferred, remaining, dirty,
-                                 elapsed, paused_at) ==
-                            std::tie(b.phase, b.operation, b.error, b.memory_total, b.transferred,
-                                     b.remaining, b.dirty_bytes_per_s, b.elapsed, b.paused_at);
+  return rounds_same &&
+         std::tie(phase, operation, error, total, transferred, remaining, dirty, elapsed, paused_at,
+                  holds) == std::tie(b.phase, b.operation, b.error, b.memory_total, b.transferred,
+                                     b.remaining, b.dirty_bytes_per_s, b.elapsed, b.paused_at,
+                                     b.holds);
 }
 
 bool same(const ArrivalReport& a, const ArrivalReport& b) {

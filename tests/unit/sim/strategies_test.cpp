@@ -182,6 +182,85 @@ TEST_F(Strategies, AChosenDowntimeLimitGivesWay) {
   EXPECT_EQ(done.rounds.size(), static_cast<std::size_t>(kRoundsWithFirstLimit) + 1);
 }
 
+TEST_F(Strategies, OneThatHoldsItsSwitchWaitsForItsRelease) {
+  start(8e6, mebibytes(16));
+  auto holding = with(Strategy::PreCopy);
+  holding.holds_switch = true;
+  ASSERT_TRUE(send(*one, *two, holding));
+  clock.advance(500ms);
+  EXPECT_FALSE(progress().holds) << "the first round still goes";
+  clock.advance(5s);
+  EXPECT_EQ(progress().phase, OutgoingPhase::PreCopying);
+  EXPECT_TRUE(progress().holds);
+  EXPECT_EQ(at(*one, vm), Copy::Running);
+  ASSERT_TRUE(one->release_outgoing(vm.key()));
+  EXPECT_FALSE(progress().holds);
+  clock.advance(200ms);
+  EXPECT_EQ(progress().phase, OutgoingPhase::Completed);
+  EXPECT_EQ(at(*two, vm), Copy::Running);
+  // What it wrote while it held was sent all along.
+  EXPECT_LT(downtime_ms(), 50);
+  EXPECT_TRUE(one->release_outgoing(vm.key())) << "nothing holds any more";
+}
+
+TEST_F(Strategies, NobodysSilenceHoldsASwitchForEver) {
+  start(8e6, mebibytes(16));
+  auto holding = with(Strategy::PreCopy);
+  holding.holds_switch = true;
+  ASSERT_TRUE(send(*one, *two, holding));
+  clock.advance(25s);
+  EXPECT_TRUE(progress().holds);
+  clock.advance(10s);
+  EXPECT_EQ(progress().phase, OutgoingPhase::Completed);
+}
+
+TEST_F(Strategies, OneThatIsReleasedBeforeItHoldsNeverDoes) {
+  start(8e6, mebibytes(16));
+  auto holding = with(Strategy::PreCopy);
+  holding.holds_switch = true;
+  ASSERT_TRUE(send(*one, *two, holding));
+  ASSERT_TRUE(one->release_outgoing(vm.key()));
+  clock.advance(3s);
+  EXPECT_EQ(progress().phase, OutgoingPhase::Completed);
+}
+
+TEST_F(Strategies, OneThatHoldsCanBeCancelledForcedAndBroken) {
+  start(8e6, mebibytes(16));
+  auto holding = with(Strategy::PreCopy);
+  holding.holds_switch = true;
+  ASSERT_TRUE(send(*one, *two, holding));
+  clock.advance(5s);
+  ASSERT_TRUE(progress().holds);
+  ASSERT_TRUE(one->cancel_outgoing(vm.key()));
+  EXPECT_EQ(progress().phase, OutgoingPhase::Cancelled);
+  EXPECT_EQ(at(*one, vm), Copy::Running);
+  holding.operation = OperationId{"op-2"};
+  ASSERT_TRUE(send(*one, *two, holding));
+  clock.advance(5s);
+  ASSERT_TRUE(cluster.break_migration(vm.id));
+  EXPECT_EQ(progress().phase, OutgoingPhase::Failed);
+  EXPECT_EQ(at(*one, vm), Copy::Running);
+  holding.operation = OperationId{"op-3"};
+  ASSERT_TRUE(send(*one, *two, holding));
+  clock.advance(5s);
+  ASSERT_TRUE(one->force_outgoing(vm.key(), LimitAction::StopAndCopy));
+  EXPECT_EQ(at(*one, vm), Copy::Paused);
+  clock.advance(1s);
+  EXPECT_EQ(at(*two, vm), Copy::Running);
+}
+
+TEST_F(Strategies, WhatEndsInPostCopyOrStandsStillHoldsNothing) {
+  for (const auto strategy : {Strategy::StopAndCopy, Strategy::PostCopy, Strategy::Hybrid}) {
+    SCOPED_TRACE(std::string(to_string(strategy)));
+    EXPECT_FALSE(holds_its_switch(strategy));
+    start(8e6, mebibytes(16));
+    auto holding = with(strategy, "op-" + std::string(to_string(strategy)));
+    holding.holds_switch = true;
+    EXPECT_EQ(whole(holding).phase, OutgoingPhase::Completed);
+    ASSERT_TRUE(two->destroy(vm.key()));
+  }
+}
+
 TEST_F(Strategies, AnEndlessMigrationIsForcedToItsEnd) {
   start(1e9, mebibytes(100));
   cluster.set_migration_model({.downtime_limit = 1ms, .max_rounds = 1'000'000});
