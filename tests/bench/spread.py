@@ -46,7 +46,7 @@ MARED = ["--migrations-per-host", "8", "--migrations-per-link", "8"]
 SETTLE_S = 1.0
 #: The pace before and after a change is taken over so long.
 PACE_S = 20.0
-JOB_S = 300
+JOB_S = 600.0
 QUICK_JOB_S = 80
 TRIAL_S = 20.0
 QUICK_TRIAL_S = 10.0

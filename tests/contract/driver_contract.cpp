@@ -109,6 +109,13 @@ void DriverContract::begin(const MigrationTicket& ticket, int from, int to) {
   ASSERT_TRUE(is_ok(at(from).begin_outgoing(ticket, *endpoint)));
 }
 
+void DriverContract::begin_holding(const VmSpec& vm, int from, int to) {
+  MigrationTicket holding = ticket(vm, Strategy::PreCopy);
+  holding.holds_switch = true;
+  begin(holding, from, to);
+  EXPECT_TRUE(wait_until([&] { return outgoing(from, vm).holds; }, kMove)) << "it never holds";
+}
+
 OutgoingStatus DriverContract::move(const MigrationTicket& ticket, int from, int to) {
   begin(ticket, from, to);
   EXPECT_TRUE(wait_until([&] { return ended(from, ticket.vm); }, kMove)) << "it does not end";

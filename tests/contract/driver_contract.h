@@ -52,6 +52,8 @@ class DriverContract : public testing::TestWithParam<Backend> {
 
   /// Prepares at `to`, begins at `from`; fails the test if one of these fails.
   void begin(const MigrationTicket& ticket, int from, int to);
+  /// Begins one by pre-copy that holds its switch, and waits until it says so.
+  void begin_holding(const VmSpec& vm, int from, int to);
   /// A whole migration; what the source said last.
   OutgoingStatus move(const MigrationTicket& ticket, int from, int to);
   /// A template of VMs like this one is on host 0 then.

@@ -133,10 +133,7 @@ TEST_P(DriverContract, AMigrationThatDoesNotConvergeCanBeForced) {
 TEST_P(DriverContract, OneThatHoldsItsSwitchWaitsForItsRelease) {
   if (!has(offered(), Strategy::PreCopy)) GTEST_SKIP() << "nothing moves live here";
   const VmSpec made = started(0, {.dirty_bytes_per_s = 4.0 * 1024 * 1024, .wws = mebibytes(8)});
-  MigrationTicket holding = ticket(made, Strategy::PreCopy);
-  holding.holds_switch = true;
-  begin(holding, 0, 1);
-  ASSERT_TRUE(wait_until([&] { return outgoing(0, made).holds; }, kMove));
+  begin_holding(made, 0, 1);
   const double before = count(0, made);
   ASSERT_TRUE(wait_until([&] { return count(0, made) > before + 2; }, kSoon));
   EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::PreCopying);
@@ -150,10 +147,7 @@ TEST_P(DriverContract, OneThatHoldsItsSwitchWaitsForItsRelease) {
   EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key()))) << "it is gone";
 
   // And back, cancelled meanwhile.
-  MigrationTicket back = ticket(made, Strategy::PreCopy);
-  back.holds_switch = true;
-  begin(back, 1, 0);
-  ASSERT_TRUE(wait_until([&] { return outgoing(1, made).holds; }, kMove));
+  begin_holding(made, 1, 0);
   EXPECT_TRUE(is_ok(at(1).cancel_outgoing(made.key())));
   ASSERT_TRUE(wait_until([&] { return ended(1, made); }, kSoon));
   EXPECT_EQ(outgoing(1, made).phase, OutgoingPhase::Cancelled);
@@ -165,10 +159,7 @@ TEST_P(DriverContract, OneThatHoldsItsSwitchWaitsForItsRelease) {
 TEST_P(DriverContract, OneThatHoldsOutlivesItsAgentAndCanBeLetGo) {
   if (!has(offered(), Strategy::PreCopy)) GTEST_SKIP() << "nothing moves live here";
   const VmSpec made = started(0, {.dirty_bytes_per_s = 4.0 * 1024 * 1024, .wws = mebibytes(8)});
-  MigrationTicket holding = ticket(made, Strategy::PreCopy);
-  holding.holds_switch = true;
-  begin(holding, 0, 1);
-  ASSERT_TRUE(wait_until([&] { return outgoing(0, made).holds; }, kMove));
+  begin_holding(made, 0, 1);
   hosts().restart_agent(0);
   EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::PreCopying);
   EXPECT_TRUE(outgoing(0, made).operation.value.empty());

@@ -49,6 +49,14 @@ class Strategies : public SimTest {
     ADD_FAILURE() << "it does not end";
     return progress();
   }
+  /// A migration by pre-copy of a guest that writes 8 MB/s, which holds its switch.
+  MigrationTicket holding() {
+    start(8e6, mebibytes(16));
+    auto out = with(Strategy::PreCopy);
+    out.holds_switch = true;
+    EXPECT_TRUE(send(*one, *two, out));
+    return out;
+  }
   void post_copy_to_its_middle() {
     start(8e6, mebibytes(16));
     ASSERT_TRUE(send(*one, *two, with(Strategy::PostCopy)));
@@ -183,10 +191,7 @@ TEST_F(Strategies, AChosenDowntimeLimitGivesWay) {
 }
 
 TEST_F(Strategies, OneThatHoldsItsSwitchWaitsForItsRelease) {
-  start(8e6, mebibytes(16));
-  auto holding = with(Strategy::PreCopy);
-  holding.holds_switch = true;
-  ASSERT_TRUE(send(*one, *two, holding));
+  holding();
   clock.advance(500ms);
   EXPECT_FALSE(progress().holds) << "the first round still goes";
   clock.advance(5s);
@@ -204,10 +209,7 @@ TEST_F(Strategies, OneThatHoldsItsSwitchWaitsForItsRelease) {
 }
 
 TEST_F(Strategies, NobodysSilenceHoldsASwitchForEver) {
-  start(8e6, mebibytes(16));
-  auto holding = with(Strategy::PreCopy);
-  holding.holds_switch = true;
-  ASSERT_TRUE(send(*one, *two, holding));
+  holding();
   clock.advance(25s);
   EXPECT_TRUE(progress().holds);
   clock.advance(10s);
@@ -215,33 +217,27 @@ TEST_F(Strategies, NobodysSilenceHoldsASwitchForEver) {
 }
 
 TEST_F(Strategies, OneThatIsReleasedBeforeItHoldsNeverDoes) {
-  start(8e6, mebibytes(16));
-  auto holding = with(Strategy::PreCopy);
-  holding.holds_switch = true;
-  ASSERT_TRUE(send(*one, *two, holding));
+  holding();
   ASSERT_TRUE(one->release_outgoing(vm.key()));
   clock.advance(3s);
   EXPECT_EQ(progress().phase, OutgoingPhase::Completed);
 }
 
 TEST_F(Strategies, OneThatHoldsCanBeCancelledForcedAndBroken) {
-  start(8e6, mebibytes(16));
-  auto holding = with(Strategy::PreCopy);
-  holding.holds_switch = true;
-  ASSERT_TRUE(send(*one, *two, holding));
+  auto again = holding();
   clock.advance(5s);
   ASSERT_TRUE(progress().holds);
   ASSERT_TRUE(one->cancel_outgoing(vm.key()));
   EXPECT_EQ(progress().phase, OutgoingPhase::Cancelled);
   EXPECT_EQ(at(*one, vm), Copy::Running);
-  holding.operation = OperationId{"op-2"};
-  ASSERT_TRUE(send(*one, *two, holding));
+  again.operation = OperationId{"op-2"};
+  ASSERT_TRUE(send(*one, *two, again));
   clock.advance(5s);
   ASSERT_TRUE(cluster.break_migration(vm.id));
   EXPECT_EQ(progress().phase, OutgoingPhase::Failed);
   EXPECT_EQ(at(*one, vm), Copy::Running);
-  holding.operation = OperationId{"op-3"};
-  ASSERT_TRUE(send(*one, *two, holding));
+  again.operation = OperationId{"op-3"};
+  ASSERT_TRUE(send(*one, *two, again));
   clock.advance(5s);
   ASSERT_TRUE(one->force_outgoing(vm.key(), LimitAction::StopAndCopy));
   EXPECT_EQ(at(*one, vm), Copy::Paused);
