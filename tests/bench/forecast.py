@@ -1,12 +1,15 @@
 """Forecasts against outcomes: many kinds of programs, both link speeds, every strategy on offer.
 
 Every forecast is written before its move begins (it is the migration's own) and read afterwards. The order is
-shuffled by a seed. Baselines on the same moves: Liu's closed form and Neves' linear form, fitted to half of them.
+shuffled by a seed. The moves under one workload are kept together as soon as they are made: with --json a bench that was
+stopped goes on, with a mared that has to learn anew. Baselines on the same moves: Liu's closed form and Neves' linear form, fitted to half of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import math
 import os
 import random
@@ -18,6 +21,7 @@ from caps import Caps
 from fit import least_squares
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
+from partial import Partial
 from workloads import WORKLOADS, Mare, Running, Workload, report, summary
 
 POOL = "forecast"
@@ -168,27 +172,32 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def all_moves(cluster: Cluster, options: argparse.Namespace) -> list[dict[str, Any]]:
-    chance = random.Random(options.seed)
+    """What was measured of a workload is kept as a whole: its moves are of one job, and its length belongs to them."""
     offered = cluster.get("hosts")["items"][0].get("strategies") or ["pre-copy"]
     strategies = [one for one in offered if one != "checkpoint-restart"]
-    mare = Mare(cluster.program("mare"), cluster.url, cluster.token_file)
+    moves = moves_of(strategies, options.quick, random.Random(options.seed))
+    partial: Partial = options.partial
     rows: list[dict[str, Any]] = []
-    running: Running | None = None
-    for number, (load, rate, strategy) in enumerate(moves := moves_of(strategies, options.quick, chance)):
-        if running is None or running.workload is not load:
-            if running:
-                running.end()
-            cluster.lab("rate", "1gbit")
-            cluster.ensure_pool(POOL, max(one.ranks for one in WORKLOADS), memory_mib=MEMORY_MIB)
-            running = Running(cluster, mare, POOL, load)
-        rows.append(one_move(cluster, running, rate, strategy))
-        tell(number + 1, len(moves), rows[-1])
-    if running:
-        running.end()
-    for row in rows:
-        job = cluster.get(f"jobs/{row['job']}")
-        row["job_s"] = (report.parse_time(job["ended"]) or 0) - (report.parse_time(job["started"]) or 0)
+    for load, group in itertools.groupby(moves, key=lambda move: move[0]):
+        kinds = [(rate, strategy) for _, rate, strategy in group]
+        measure = functools.partial(moves_under, cluster, load, kinds, (len(rows), len(moves)))
+        rows += partial.once(load.name, lambda measure=measure: {"rows": measure()})["rows"]  # type: ignore[misc]
     return rows
+
+
+def moves_under(cluster: Cluster, load: Workload, kinds: list[tuple[str, str]], told: tuple[int, int]) -> list[dict[str, Any]]:
+    """`told`: how many were made before, and of how many."""
+    cluster.lab("rate", "1gbit")
+    cluster.ensure_pool(POOL, max(one.ranks for one in WORKLOADS), memory_mib=MEMORY_MIB)
+    running = Running(cluster, Mare(cluster.program("mare"), cluster.url, cluster.token_file), POOL, load)
+    rows = []
+    for rate, strategy in kinds:
+        rows.append(one_move(cluster, running, rate, strategy))
+        tell(told[0] + len(rows), told[1], rows[-1])
+    running.end()
+    job = cluster.get(f"jobs/{running.id}")
+    length_s = (report.parse_time(job["ended"]) or 0) - (report.parse_time(job["started"]) or 0)
+    return [{**row, "job_s": length_s} for row in rows]
 
 
 def is_wrong(row: dict[str, Any]) -> bool:

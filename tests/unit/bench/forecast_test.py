@@ -1,12 +1,17 @@
-"""What counts as off, and which verdicts were wrong."""
+"""What counts as off, which verdicts were wrong, and what is measured once more after a stop."""
 
 from __future__ import annotations
 
+import argparse
+import pathlib
+import tempfile
 import unittest
+import unittest.mock
 from typing import Any
 
 import paths  # noqa: F401
 import forecast
+from partial import Partial
 
 
 def row(true: float | None, said: float) -> dict[str, Any]:
@@ -34,6 +39,38 @@ class Verdicts(unittest.TestCase):
         # It was left open.
         self.assertFalse(forecast.is_wrong(verdict(True, limit - 1, limit - 0.5, limit + 1, "failed")))
         self.assertTrue(forecast.is_wrong(verdict(True, limit + 1, limit + 2, limit + 3, "succeeded")))
+
+
+class Kept(unittest.TestCase):
+    def moves(self, file: pathlib.Path, stop_after: int = 1000) -> tuple[list[dict[str, Any]], list[str]]:
+        """The rows, and the workloads that were run for them."""
+        cluster = unittest.mock.Mock()
+        cluster.get.return_value = {"items": [{"strategies": ["pre-copy", "post-copy", "hybrid", "checkpoint-restart"]}]}
+        ran: list[str] = []
+
+        def under(_: Any, load: Any, kinds: list[tuple[str, str]], told: tuple[int, int]) -> list[dict[str, Any]]:
+            if len(ran) == stop_after:
+                raise KeyboardInterrupt
+            ran.append(load.name)
+            return [{"workload": load.name, "kind": list(kind), "first": told[0]} for kind in kinds]
+        with unittest.mock.patch.object(forecast, "moves_under", under):
+            options = argparse.Namespace(seed=7, quick=False, partial=Partial(file, {"seed": 7}))
+            try:
+                return forecast.all_moves(cluster, options), ran
+            except KeyboardInterrupt:
+                return [], ran
+
+    def test_a_workload_that_was_measured_is_not_measured_again(self) -> None:
+        with tempfile.TemporaryDirectory() as where:
+            whole, all_of_them = self.moves(pathlib.Path(where) / "one")
+            self.assertEqual(len(set(all_of_them)), len(forecast.WORKLOADS))
+            self.assertGreaterEqual(len(whole), 80)
+            self.assertNotIn("checkpoint-restart", {row["kind"][1] for row in whole})
+            stopped = pathlib.Path(where) / "two"
+            nothing, before = self.moves(stopped, stop_after=3)
+            self.assertEqual((nothing, before), ([], all_of_them[:3]))
+            again, after = self.moves(stopped)
+            self.assertEqual((again, after), (whole, all_of_them[3:]))
 
 
 if __name__ == "__main__":
