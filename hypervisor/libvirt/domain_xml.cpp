@@ -77,10 +77,12 @@ std::string command_line_xml(const DomainOptions& options) {
 }
 
 /// A clone is not booted: it is told in a text what its kernel line would have been.
-std::string boot_xml(const VmSpec& vm, Ram ram) {
-  if (ram != Ram::Clone) {
+std::string boot_xml(const VmSpec& vm, const DomainOptions& options) {
+  if (options.ram != Ram::Clone) {
+    const std::string known =
+        options.tsc_khz > 0 ? " tsc_early_khz=" + std::to_string(options.tsc_khz) : "";
     return element("kernel", vm.kernel) + element("initrd", vm.initrd) +
-           element("cmdline", vm.kernel_args) + "</os>";
+           element("cmdline", vm.kernel_args + known) + "</os>";
   }
   const std::string line =
       vm.kernel_args + " mare.mac=" + vm.mac.text() + " mare.machine=" + vm.uuid;
@@ -125,7 +127,7 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options) {
          "'/></metadata>";
   xml += "<memory unit='b'>" + std::to_string(vm.memory.count) + "</memory>";
   xml += "<vcpu>" + std::to_string(vm.vcpus) + "</vcpu>";
-  xml += "<os><type arch='x86_64' machine='q35'>hvm</type>" + boot_xml(vm, options.ram);
+  xml += "<os><type arch='x86_64' machine='q35'>hvm</type>" + boot_xml(vm, options);
   xml += "<features><acpi/><apic/></features>" + cpu_xml(options.accelerated);
   // A guest that picks the HPET for its clock source crawls under emulation.
   xml += "<clock offset='utc'><timer name='hpet' present='no'/></clock>";

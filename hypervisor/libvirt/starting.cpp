@@ -31,6 +31,7 @@ Preloads Starting::preloads() const {
 DomainOptions Starting::options(const VmId& vm) const {
   DomainOptions out{accelerated_, options_.bridge, parts_.consoles.path(vm), preloads()};
   out.emulator = options_.emulator;
+  out.tsc_khz = tsc_khz_;
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/libvirt_driver.h"
 #include "hypervisor/libvirt/templates.h"
+#include "hypervisor/libvirt/tsc.h"
 #include "hypervisor/libvirt/watching.h"
 
 namespace mare::libvirt {
@@ -23,7 +24,11 @@ class Starting {
     Watching& watching;
   };
   Starting(const LibvirtOptions& options, bool accelerated, Parts parts, Clock& clock)
-      : options_(options), accelerated_(accelerated), parts_(parts), clock_(clock) {}
+      : options_(options),
+        accelerated_(accelerated),
+        tsc_khz_(accelerated ? 0 : tsc_khz()),
+        parts_(parts),
+        clock_(clock) {}
 
   /// What QEMUs load here.
   Preloads preloads() const;
@@ -38,6 +43,7 @@ class Starting {
  private:
   const LibvirtOptions& options_;
   const bool accelerated_;
+  const unsigned long tsc_khz_;  // that guests are told
   const Parts parts_;
   Clock& clock_;
 };

@@ -11,6 +11,8 @@ namespace {
 // One that lags behind is not waited for any longer: who holds sends again and again what its guest
 // writes, and slows it.
 constexpr auto kHoldsFor = std::chrono::seconds{10};
+// Nor beyond this share of its own time limit, which would end it.
+constexpr double kOfItsTime = 0.7;
 
 bool comes_soon(const Operation& migration) {
   const auto state = migration_state_from(migration.state);
@@ -21,11 +23,17 @@ bool comes_soon(const Operation& migration) {
 }
 }  // namespace
 
-/// Does another VM of its job move now, or in a moment? Then it joins them.
+/// Does another VM of its job move now, or in a moment? Then it joins them. Not from a host that is
+/// to be empty in a minute: there no link shall wait.
 bool VmMigrate::joins_gang() {
   if (migration_.jobs.empty() || !holds_its_switch(migration_.sending.strategy)) return false;
   const JobId& id = migration_.jobs.front();
   auto others = query<bool>(store(), [&](const store::Reader& r) -> Result<bool> {
+    if (operation().parent) {
+      auto parent = r.operation(*operation().parent);
+      if (!parent) return parent.error();
+      if (parent->kind == OperationKind::HostEvacuate) return false;
+    }
     auto job = r.job(id);
     if (!job) return job.error();
     for (const auto& name : job->vms) {
@@ -45,7 +53,9 @@ void VmMigrate::watch_hold(const OutgoingStatus& status) {
   // An agent that was restarted since knows nothing of it, and would hold it for ever.
   const bool forgotten = holds_ && status.operation.value.empty();
   if (!status.holds && !forgotten) return;
-  if (forgotten) context_.gangs->leave(operation().id);
+  const bool late = policy_.time_limit && status.elapsed >= kOfItsTime * *policy_.time_limit;
+  if (forgotten || late) context_.gangs->leave(operation().id);
+  if (late && held_since_ && held_for_ == Seconds{0}) return release_switch();
   if (!held_since_) {
     held_since_ = clock().now();
     with_ = std::max(0, context_.gangs->size(operation().id) - 1);

@@ -52,8 +52,9 @@ class GangSwitch : public testing::Test {
   }
   /// 192 MiB at so many MB/s: 10 s at 20.
   Operation move(int index, double mb_per_s, const std::string& to = "h2",
-                 Strategy strategy = Strategy::PreCopy) {
+                 Strategy strategy = Strategy::PreCopy, std::optional<Seconds> limit = {}) {
     engine::MigrateRequest request;
+    request.policy.time_limit = limit;
     request.vm = VmId{"demo-" + std::to_string(index)};
     request.destination = HostId{to};
     request.policy.strategy = strategy;
@@ -143,6 +144,18 @@ TEST_F(GangSwitch, OneThatLagsBehindIsNotWaitedFor) {
   for (const auto& one : quick) well_ended(one);
   EXPECT_FALSE(world.operation(slow.id).finished());
   EXPECT_LT(spread(quick), 1.5) << "one of them had waited for its 10 s";
+  well_ended(slow);
+}
+
+TEST_F(GangSwitch, OneWhoseTimeIsNearlyOverDoesNotWait) {
+  run_job();
+  // 2.5 s, of 6 that it may take; the other takes 10.
+  const auto limited = move(0, 80, "h2", Strategy::PreCopy, Seconds{6});
+  const auto slow = move(1, 20);
+  const auto ended = well_ended(limited);
+  EXPECT_LT(Seconds{ended.ended - ended.created}.count(), 7);
+  EXPECT_THAT(history(limited), HasSubstr("together with 1 more"));
+  EXPECT_FALSE(world.operation(slow.id).finished());
   well_ended(slow);
 }
 

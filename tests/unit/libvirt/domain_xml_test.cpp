@@ -40,6 +40,15 @@ TEST(DomainXml, HoldsWhatTheVmIs) {
   EXPECT_THAT(xml, Not(HasSubstr("<graphics")));
 }
 
+TEST(DomainXml, AnEmulatedGuestIsToldHowFastItsCounterRuns) {
+  DomainOptions told = options(false);
+  told.tsc_khz = 2596168;
+  EXPECT_THAT(domain_xml(some_vm(), told), HasSubstr(" tsc_early_khz=2596168</cmdline>"));
+  EXPECT_THAT(domain_xml(some_vm(), options(true)), Not(HasSubstr("tsc_early_khz")));
+  told.ram = Ram::Clone;
+  EXPECT_THAT(domain_xml(some_vm(), told), Not(HasSubstr("tsc_early_khz"))) << "it has booted";
+}
+
 TEST(DomainXml, AVmThatEndsIsNeverRestartedByLibvirt) {
   const std::string xml = domain_xml(some_vm(), options(false));
   EXPECT_THAT(xml, HasSubstr("<on_poweroff>destroy</on_poweroff>"));
