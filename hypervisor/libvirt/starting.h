@@ -26,7 +26,7 @@ class Starting {
   Starting(const LibvirtOptions& options, bool accelerated, Parts parts, Clock& clock)
       : options_(options),
         accelerated_(accelerated),
-        tsc_khz_(accelerated ? 0 : tsc_khz()),
+        tsc_khz_(accelerated ? 0 : tsc_khz(clock)),
         parts_(parts),
         clock_(clock) {}
 

@@ -34,6 +34,15 @@ void MoveSlots::on_turn(const OperationId& id, std::function<void()> turn) {
   }
 }
 
+bool MoveSlots::shares(const OperationId& id) const {
+  const auto mine = going_.find(id);
+  if (mine == going_.end()) return false;
+  return std::any_of(going_.begin(), going_.end(), [&](const auto& other) {
+    return other.first != id && (other.second.source == mine->second.source ||
+                                 other.second.destination == mine->second.destination);
+  });
+}
+
 void MoveSlots::leave(const OperationId& id) {
   const auto waited = std::erase_if(queue_, [&](const Waiter& waiter) { return waiter.id == id; });
   if (going_.erase(id) + waited > 0) serve();

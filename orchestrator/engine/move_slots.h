@@ -30,6 +30,8 @@ class MoveSlots {
   std::string ask(const OperationId& id, const HostId& source, const HostId& destination);
   /// Called once, when one that is in the queue may go.
   void on_turn(const OperationId& id, std::function<void()> turn);
+  /// Does another one that is under way leave its source, or come to its destination?
+  bool shares(const OperationId& id) const;
   /// It has ended or was given up: gives its place to those whose turn it is then.
   void leave(const OperationId& id);
 

@@ -167,6 +167,7 @@ class VmMigrate final : public Task {
   bool gave_up_ = false;  // the source was asked to stop
   bool forced_ = false;   // the source was asked to end it by the policy's action
   bool paused_ = false;   // the source's copy was seen paused
+  bool shared_ = false;   // others left its source, or came to its destination, meanwhile
   bool holds_ = false;    // the source was told to hold its switch
   std::optional<MonotonicTime> held_since_;  // it could switch
   Seconds held_for_{0};                      // until it was let go

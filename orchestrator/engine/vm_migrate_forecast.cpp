@@ -55,6 +55,9 @@ Status VmMigrate::keep_forecast(store::Transaction& tx) {
 Status VmMigrate::score_forecast(store::Transaction& tx) {
   auto outcome = measured_outcome(migration_);
   if (!forecast_ || !outcome) return ok_status();
+  // It was forecast for a link of its own: what others took of that says nothing of the forecast,
+  // and would teach the next ones that this strategy is slow.
+  if (shared_) return ok_status();
   // What it waited for others of its job is not what was forecast.
   outcome->total_time_s = std::max(0.0, outcome->total_time_s - held_for_.count());
   forecast_->outcome = outcome;

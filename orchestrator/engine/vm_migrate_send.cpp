@@ -1,6 +1,7 @@
 // While the source sends: progress, limits, and post-copy from its switch to its last page.
 #include <algorithm>
 
+#include "orchestrator/engine/move_slots.h"
 #include "orchestrator/engine/switch_gangs.h"
 #include "orchestrator/engine/vm_migrate.h"
 
@@ -54,6 +55,7 @@ void VmMigrate::poll() {
 void VmMigrate::polled(Result<OutgoingStatus> status) {
   if (!status) return source_is_silent(status.error());
   silent_since_.reset();
+  shared_ = shared_ || context_.slots->shares(operation().id);
   if (status->phase != OutgoingPhase::None) keep(*status);
   sends_ = true;
   if (status->phase != OutgoingPhase::PreCopying) context_.gangs->leave(operation().id);

@@ -32,6 +32,19 @@ class Slots : public testing::Test {
   std::vector<int> turns;
 };
 
+TEST_F(Slots, SharesALinkWithOthersThatAreUnderWay) {
+  const OperationId first{"op-1"};
+  EXPECT_FALSE(slots.shares(first));
+  ask(1, "h1", "h2");
+  ask(2, "h3", "h1");
+  EXPECT_FALSE(slots.shares(first)) << "links carry as much the other way";
+  leave(2);
+  ask(3, "h1", "h3");
+  EXPECT_TRUE(slots.shares(first));
+  leave(3);
+  EXPECT_FALSE(slots.shares(first));
+}
+
 TEST_F(Slots, AHostTakesTwoAndALinkOne) {
   EXPECT_THAT(ask(1, "h1", "h2"), IsEmpty());
   EXPECT_THAT(ask(2, "h1", "h2"), HasSubstr("from 'h1' to 'h2' goes 1 migration, at most 1"));
