@@ -1,6 +1,8 @@
 // Before anything is reserved: what the move will cost, and by which strategy. A crash here leaves
 // no trace and the forecast is made again; once it is reserved for, the forecast is stored. A host
 // that can't tell costs the forecast, not the move.
+#include <algorithm>
+
 #include "orchestrator/engine/forecast_maker.h"
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/past_moves.h"

@@ -49,6 +49,7 @@ bool VmMigrate::joins_gang() {
   return true;
 }
 
+/// The first word that it holds makes it ready; what would wait too long, or for nobody, is let go.
 void VmMigrate::watch_hold(const OutgoingStatus& status) {
   // An agent that was restarted since knows nothing of it, and would hold it for ever.
   const bool forgotten = holds_ && status.operation.value.empty();
@@ -66,6 +67,7 @@ void VmMigrate::watch_hold(const OutgoingStatus& status) {
   release_switch();  // should the word before have been lost
 }
 
+/// For its history; "" if it switched by itself.
 std::string VmMigrate::how_switched() const {
   if (with_ == 0) return "";
   std::array<char, 80> text{};

@@ -22,7 +22,7 @@ constexpr int kAlike = 8;
 constexpr double kSame = 1e-4;
 // A round that leaves a little more than the threshold may as well have left less: which pages are
 // written, and where in a slice it ends, varies. As if each page were written by chance, so with
-// the square root of their number.
+// the square root of their number; a deviation is at most this share of what is left.
 constexpr double kMostUnsure = 0.1;
 
 class Rounds {
