@@ -54,7 +54,8 @@
  *   -> state=unknown|running|exited|lost [pid=] [exit= | signal=] output_bytes=
  *   unknown: nobody ever started id in dir. lost: it was started, it does not run any more, and how
  *   it ended was not recorded (the VM was restarted, or its runner was killed). ERR exists: dir
- *   belongs to another id, or its program runs in another guest.
+ *   belongs to another id, or its program runs in another guest. Of a program that was found
+ *   running before it is told without dir's files: asking often costs its rank little.
  *
  * OUTPUT dir= offset= max=
  *   -> offset= total= len= + payload

@@ -68,9 +68,9 @@ Result<std::uint64_t> fetch_output(GuestPort& guests, const GuestAddress& guest,
   for (int i = 0; i < kMostChunks; ++i) {
     auto more = guests.output(guest, run, size, kChunk);
     if (!more) return more.error();
-    if (more->empty()) break;
     if (auto wrote = write_all(file.get(), *more, path); !wrote) return wrote.error();
     size += more->size();
+    if (more->size() < kChunk) break;  // there was no more
   }
   return size;
 }

@@ -204,12 +204,18 @@ class JobRun final : public Task {
     const std::string directory = settings().jobs_directory;
     call<Polled>(
         lane(),
-        [&guests = context_.ports.guests, g = guest_, r = run_, directory, anew = fetch_anew_] {
+        [&guests = context_.ports.guests, g = guest_, r = run_, directory, anew = fetch_anew_,
+         have = job_.output_bytes] {
           // Status first: output that is complete at an end seen before is complete.
           auto status = guests.run_status(g, r);
           // Who does not answer is not asked twice: each time may take seconds.
           if (!status && status.error().code == Code::Unavailable) {
             return Polled{status, status.error()};
+          }
+          // What a guest is asked comes out of its rank's time.
+          if (status && status->phase == RunPhase::Running && !anew &&
+              status->output_bytes == have) {
+            return Polled{std::move(status), have};
           }
           auto output = fetch_output(guests, g, r, directory, anew);
           return Polled{std::move(status), std::move(output)};

@@ -203,6 +203,19 @@ class Output(GuestdTest):
         (directory / "go").touch()
         wait_until(lambda: client.output(directory, 6) == b"second\n", "the second line")
 
+    def test_how_a_running_program_is_can_be_told_without_its_files(self) -> None:
+        client = self.connect()
+        directory = self.directory("job")
+        client.run("j", directory, "sh", "-c", "echo one; until [ -e go ]; do sleep 0.02; done; echo two")
+        wait_until(lambda: client.status("j", directory)["output_bytes"] == "4", "the first line is counted")
+        # Each look at them is a call of the NFS server, out of the rank's CPU time.
+        (directory / "claim").rename(directory / "elsewhere")
+        self.assertEqual(client.status("j", directory)["state"], "running")
+        (directory / "elsewhere").rename(directory / "claim")
+        self.assert_refused("exists", client, "STATUS", ("id", "another"), ("dir", directory))
+        (directory / "go").touch()
+        self.assertEqual(client.wait_exited("j", directory)["output_bytes"], "8")
+
 
 class PutBack(GuestdTest):
     """In a VM that went back to a checkpoint, the job's files are of a later time than its memory."""
