@@ -29,6 +29,11 @@ constexpr MonotonicTime kLongestWait = Milliseconds{20};
 // Each echo costs an emulated guest some 2 ms of its CPU: 200 a second took two fifths of it.
 constexpr int kFar = 20;   // periods between two samples
 constexpr int kClose = 4;  // when the guest is about to stand still
+// A guest that takes long to answer has little CPU time: so many round trips between two samples
+// leave it to its program. One that had a tenth of a core, and was asked 200 times a second since
+// no answer was in time, did a third less while it moved and stood for seconds after it.
+constexpr int kRest = 5;
+constexpr int kSmooth = 8;  // as TCP's estimate of its round trip
 // An answer is late after so many periods, or usual round trips.
 constexpr int kLate = 4;
 // So many answers at the full rate at the beginning and after each silence: evaluate() takes the
@@ -83,10 +88,13 @@ class UdpProbe final : public GuestProbe {
   MonotonicTime pace() {
     const std::lock_guard lock(mutex_);
     const auto late = waiting_.lower_bound(unanswered_from_);
-    const MonotonicTime patience = kLate * std::max<MonotonicTime>(period_, quickest_);
-    if (late != waiting_.end() && clock_.now() - late->second > patience) steady_ = 0;
-    if (steady_ < kSteady) return period_;
-    return (closely_.load() ? kClose : kFar) * MonotonicTime{period_};
+    const MonotonicTime patience = kLate * std::max<MonotonicTime>(period_, usual_);
+    const bool silent = late != waiting_.end() && clock_.now() - late->second > patience;
+    if (silent) steady_ = 0;
+    // What is asked in a silence is answered all at once after it.
+    if (silent) return std::max<MonotonicTime>(period_, usual_);
+    const int periods = steady_ < kSteady ? 1 : closely_.load() ? kClose : kFar;
+    return std::max(periods * MonotonicTime{period_}, kRest * usual_);
   }
 
   void send_one(std::uint64_t number) {
@@ -124,7 +132,9 @@ class UdpProbe final : public GuestProbe {
     const Sample sample{waiting->second, clock_.now(), guest, clock_.wall_now()};
     waiting_.erase(waiting);
     const MonotonicTime trip = sample.received - sample.sent;
-    quickest_ = samples_.empty() ? trip : std::min(quickest_, trip);
+    // One silence says nothing of the trips after it.
+    if (samples_.empty()) usual_ = trip;
+    usual_ += (std::min(trip, kLate * std::max<MonotonicTime>(period_, usual_)) - usual_) / kSmooth;
     unanswered_from_ = std::max(unanswered_from_, number + 1);
     ++steady_;
     if (samples_.size() >= kMostSamples) samples_.erase(samples_.begin() + kMostSamples / 2);
@@ -140,7 +150,7 @@ class UdpProbe final : public GuestProbe {
   std::vector<Sample> samples_;
   std::map<std::uint64_t, MonotonicTime> waiting_;
   std::uint64_t unanswered_from_ = 0;  // none of these numbers or later was answered
-  MonotonicTime quickest_{0};          // round trip
+  MonotonicTime usual_{0};             // round trip
   int steady_ = 0;                     // answers since the last that was late
   int sent_ = 0;
   std::atomic<bool> closely_{false};

@@ -4,6 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
 #include "fake_guest.h"
 #include "images/guest/protocol.h"
 #include "orchestrator/guestlink/guestlink.h"
@@ -155,6 +160,64 @@ TEST_F(GuestLinkFaultTest, AProbeOfNobodySendsAndHearsNothing) {
   EXPECT_EQ(report.answered, 0);
   EXPECT_FALSE(report.clock_lost);
   EXPECT_EQ((*probe)->report(true).sent, report.sent) << "it goes on after it was stopped";
+}
+
+/// A guest that has the CPU for a moment every so often, and answers then what has come meanwhile.
+class SeldomEcho {
+ public:
+  explicit SeldomEcho(Milliseconds every) : every_(every) {
+    fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address_;
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address_), size), 0);
+    EXPECT_EQ(getsockname(fd_, reinterpret_cast<sockaddr*>(&address_), &size), 0);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~SeldomEcho() {
+    over_.store(true);
+    thread_.join();
+    close(fd_);
+  }
+  std::uint16_t port() const { return ntohs(address_.sin_port); }
+
+ private:
+  void serve() {
+    while (!over_.load()) {
+      clock_.sleep_for(every_);
+      std::array<unsigned char, MARE_GUEST_PONG_BYTES> packet{};
+      sockaddr_in from{};
+      socklen_t size = sizeof from;
+      while (recvfrom(fd_, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&from),
+                      &size) > 0) {
+        std::memcpy(packet.data(), MARE_GUEST_PONG_MAGIC, 8);
+        (void)sendto(fd_, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&from),
+                     size);
+      }
+    }
+  }
+
+  const Milliseconds every_;
+  SystemClock clock_;
+  int fd_ = -1;
+  sockaddr_in address_{};
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+TEST_F(GuestLinkFaultTest, AGuestThatIsSlowToAnswerIsAskedSeldom) {
+  constexpr Milliseconds kEvery{40};
+  SeldomEcho guest(kEvery);
+  auto probe = link(guest.port())->start_probe(guest_, Microseconds{2'000});
+  ASSERT_TRUE(probe) << probe.error().text();
+  (*probe)->watch_closely(true);
+  while ((*probe)->report(false).answered == 0) clock_.sleep_for(Milliseconds{1});
+  const auto before = (*probe)->report(false);
+  const MonotonicTime begun = clock_.now();
+  while ((*probe)->report(false).answered < before.answered + 20) clock_.sleep_for(Milliseconds{1});
+  const auto periods = (clock_.now() - begun) / kEvery;
+  // At 2 ms each there would be 20 in each of them.
+  EXPECT_LE((*probe)->report(true).sent - before.sent, 5 + 2 * periods);
 }
 
 TEST_F(GuestLinkFaultTest, APeriodThatMakesNoSenseIsRefused) {
