@@ -20,10 +20,15 @@ namespace {
 
 constexpr std::size_t kPacketPages = 128;  // QEMU's MULTIFD_PACKET_SIZE, 512 KiB
 constexpr std::size_t kPacketBytes = kPacketPages * kPage;
-/// 4 to 16 packets, 512 to 2048 pages: 8 MiB take some 30 ms, an error of about 2% for memory that
-/// is half text, half noise.
-constexpr std::size_t kMostPackets = 16;
+/// A quarter of the pages, 4 to 64 packets of them, so 32 MiB at most; 120 MB of a guest were
+/// packed in 0.15 s of CPU time.
+constexpr std::size_t kMostPackets = 64;
 constexpr std::size_t kFewestPackets = 4;
+constexpr std::size_t kShareOfPages = 4;
+/// A packet is made of short runs from many places: memory is alike over some MiB and differs
+/// beyond that. Of four guests of 192 MiB, 16 whole packets missed by 4 to 13% (1 deviation) what
+/// 512 runs tell within one. Longer matches are few: runs are packed 1% worse.
+constexpr std::size_t kRunPages = 16;
 /// A guest page is read at some 4 GiB/s; with 1 GiB the call stays below its millisecond a MiB, and
 /// below the deadline of a remote call.
 constexpr std::size_t kMostPagesRead = (1U << 30U) / kPage;
@@ -131,8 +136,8 @@ Looked look_at_pages(pid_t pid, const std::vector<std::uint64_t>& pages, std::si
   return out;
 }
 
-/// Packets at even distances over these pages, as the stream of one channel; `weight` is what a
-/// page counts for, and one of 0 is not looked at.
+/// Runs at even distances over these pages, in packets, as the stream of one channel; `weight` is
+/// what a page counts for, and one of 0 is not looked at.
 double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
                           const std::function<double(std::uint64_t)>& weight) {
   std::vector<std::uint64_t> pages;
@@ -144,14 +149,14 @@ double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
     up_to.push_back(one + (up_to.empty() ? 0 : up_to.back()));
   }
   const std::size_t packets =
-      std::clamp(pages.size() / kPacketPages / 8, kFewestPackets, kMostPackets);
+      std::clamp(pages.size() / kPacketPages / kShareOfPages, kFewestPackets, kMostPackets);
   const std::size_t wanted = std::min(pages.size(), packets * kPacketPages);
+  const std::size_t runs = (wanted + kRunPages - 1) / kRunPages;
   std::vector<std::byte> content(wanted * kPage);
   std::size_t have = 0;
-  for (std::size_t packet = 0; have < wanted; ++packet) {
-    const std::size_t size = std::min(kPacketPages, wanted - have);
-    const double middle = up_to.back() * (static_cast<double>(packet) + 0.5) /
-                          static_cast<double>((wanted + kPacketPages - 1) / kPacketPages);
+  for (std::size_t i = 0; have < wanted; ++i) {
+    const std::size_t size = std::min(kRunPages, wanted - have);
+    const double middle = up_to.back() * (static_cast<double>(i) + 0.5) / static_cast<double>(runs);
     const auto found = std::lower_bound(up_to.begin(), up_to.end(), middle);
     const auto at = static_cast<std::size_t>(found - up_to.begin());
     const std::size_t begin = std::min(at - std::min(at, size / 2), pages.size() - size);

@@ -137,7 +137,12 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
         "libvirt", "post-copy of '" + job->ticket.vm.id.value + "' broke: " + done.error().message);
     return;
   }
-  const bool cancelled = done.error().code == Code::Cancelled;
+  bool cancelled = done.error().code == Code::Cancelled;
+  {
+    // Of one that was told to end QEMU now and then says that its channel broke.
+    const std::lock_guard lock(shared->mutex);
+    cancelled = cancelled || job->cancel;
+  }
   finish(*shared, *job, cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
          done.error().message);
 }

@@ -74,6 +74,21 @@ TEST(MemoryScan, TheSampleIsOfAllParts) {
   EXPECT_NEAR(scanned(child).compressed_fraction, 0.5 + of_text / 2, 0.08);
 }
 
+TEST(MemoryScan, StretchesOfALittleMoreThanAMegabyteAreToldApart) {
+  test::Child child(kRam);
+  std::size_t noise = 0;
+  for (std::size_t at = 0; at + 1100 <= kPages; at += 1100) {
+    child.write(at, 300, Fill::Text);
+    child.write(at + 300, 800, Fill::Random);
+    noise += 800;
+  }
+  test::Child text(kRam);
+  text.write(0, 4000, Fill::Text);
+  const double of_noise = static_cast<double>(noise) / static_cast<double>(noise / 800 * 1100);
+  const double of_text = scanned(text).compressed_fraction;
+  EXPECT_NEAR(scanned(child).compressed_fraction, of_noise + (1 - of_noise) * of_text, 0.02);
+}
+
 TEST(MemoryScan, WhatIsWrittenIsSampledForItself) {
   test::Child child(kRam);
   child.write(0, kPages / 2, Fill::Text);
