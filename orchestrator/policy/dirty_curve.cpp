@@ -30,12 +30,17 @@ constexpr double kSameKind = 2;
 constexpr double kSameBytes = 2e6;
 constexpr std::size_t kFewestToDraw = 3;
 constexpr double kShortestWindow = 0.01;  // s of progress
+// Where cycles are compared, s of wall time: as the log is looked at.
+constexpr double kClockGrid[] = {0.1, 0.2, 0.5, 1, 2, 5};
+constexpr double kFewBytes = 64 * 1024;
+constexpr double kClearlyLess = 0.9;
 
 double seconds(Microseconds span) {
   return std::chrono::duration<double>(span).count();
 }
 
-/// One cycle's D over progress; over wall time if its vCPUs were not seen to run at all.
+/// One cycle's D over progress: what its vCPUs were seen to take, or, by the clock, `share` of the
+/// wall time; over wall time as it is if they were not seen to run at all.
 struct CycleCurve {
   MonotoneCurve curve;
   double reach = 0;
@@ -43,30 +48,72 @@ struct CycleCurve {
   double wall = 0;
 };
 
-std::optional<CycleCurve> curve_of(const DirtyCycle& cycle) {
+std::optional<CycleCurve> curve_of(const DirtyCycle& cycle, std::optional<double> by_the_clock) {
   if (cycle.points.empty()) return std::nullopt;
   const auto& last = cycle.points.back();
   const bool ran = last.progress.count() > 0;
   std::vector<Knot> knots{{0, 0}};
   for (const auto& point : cycle.points) {
-    knots.push_back(
-        {seconds(ran ? point.progress : point.wall), static_cast<double>(point.unique.count)});
+    const double x = by_the_clock ? *by_the_clock * seconds(point.wall)
+                                  : seconds(ran ? point.progress : point.wall);
+    knots.push_back({x, static_cast<double>(point.unique.count)});
   }
   CycleCurve out;
   out.reach = knots.back().x;
   out.wall = seconds(last.wall);
   if (!(out.reach > 0) || !(out.wall > 0)) return std::nullopt;
-  out.share = ran ? seconds(last.progress) / out.wall : 1;
+  out.share = by_the_clock ? *by_the_clock : ran ? seconds(last.progress) / out.wall : 1;
   out.curve = MonotoneCurve(std::move(knots));
   return out;
 }
 
-std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles) {
+/// How far cycles are apart: of what each wrote by the same x, the mean distance from their median,
+/// as a logarithm.
+double distance_of(const std::vector<CycleCurve>& cycles, const std::vector<double>& grid) {
+  double sum = 0;
+  double count = 0;
+  for (const double x : grid) {
+    std::vector<double> values;
+    for (const auto& cycle : cycles) {
+      if (cycle.reach >= x * (1 - kSameProgress)) {
+        values.push_back(std::log(cycle.curve.at(x) + kFewBytes));
+      }
+    }
+    if (values.size() < 2) continue;
+    const double middle = median(values);
+    for (const double value : values) sum += std::abs(value - middle);
+    count += static_cast<double>(values.size());
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles,
+                                  std::optional<double> by_the_clock) {
   std::vector<CycleCurve> out;
   for (const auto& cycle : cycles) {
-    if (auto curve = curve_of(cycle)) out.push_back(std::move(*curve));
+    if (auto curve = curve_of(cycle, by_the_clock)) out.push_back(std::move(*curve));
   }
   return out;
+}
+
+/// A program that computes writes by its progress. One that waits for a clock writes by that, and
+/// takes more CPU time for the same on a bad day: then cycles agree better over wall time.
+std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles) {
+  auto by_progress = curves_of(cycles, std::nullopt);
+  double progress = 0;
+  double wall = 0;
+  for (const auto& cycle : cycles) {
+    if (cycle.points.empty()) continue;
+    progress += seconds(cycle.points.back().progress);
+    wall += seconds(cycle.points.back().wall);
+  }
+  if (!(progress > 0) || !(wall > 0)) return by_progress;
+  const double share = progress / wall;
+  auto by_clock = curves_of(cycles, share);
+  std::vector<double> grid;
+  for (const double at : kClockGrid) grid.push_back(share * at);
+  const bool clearly = distance_of(by_clock, grid) < kClearlyLess * distance_of(by_progress, grid);
+  return clearly ? by_clock : by_progress;
 }
 
 bool alike(const CycleCurve& a, const CycleCurve& b) {

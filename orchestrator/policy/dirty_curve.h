@@ -1,5 +1,7 @@
 // D(t): unique bytes that a guest writes in t seconds of its own progress (vCPU time), merged from
-// the cycles of the dirty-page log. The input of every forecast (replay.h).
+// the cycles of the dirty-page log. The input of every forecast (replay.h). Of a guest that writes
+// by a clock, whose cycles agree clearly better over wall time, t is its mean share of the wall
+// time.
 #pragma once
 
 #include <optional>

@@ -91,6 +91,22 @@ TEST(DirtyCurve, IsOverProgressWhateverTheShare) {
   EXPECT_NEAR(half.dirty_rate(10), half.bytes(5) / 10, 1);
 }
 
+TEST(DirtyCurve, IsByTheClockOfAGuestThatWritesByIt) {
+  // 4 MB/s, whatever CPU time that takes: 5, 10 or 20% of a core.
+  std::vector<DirtyCycle> cycles;
+  for (const double share : {0.05, 0.2, 0.1, 0.05, 0.2, 0.1}) {
+    cycles.push_back(cycle(
+        share, [share](double progress) { return 4 * kMega * progress / share; }, 20));
+  }
+  const auto by_clock = DirtyCurve::from(profile(cycles));
+  EXPECT_NEAR(by_clock.share(), 0.35 / 3, 1e-6);
+  for (const double wall : {0.3, 1.0, 4.0, 12.0}) {
+    EXPECT_NEAR(by_clock.dirty_rate(wall), 4 * kMega, 0.02 * kMega) << wall;
+  }
+  EXPECT_NEAR(DirtyCurve::from(profile(cycles), Band::High).dirty_rate(4) / 4 / kMega, 1, 0.11);
+  EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "they are alike";
+}
+
 TEST(DirtyCurve, TakesTheMedianOfItsCycles) {
   const auto times = [](double factor) {
     return cycle(1, [factor](double p) { return factor * p * kMega; });

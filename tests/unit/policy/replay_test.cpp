@@ -63,6 +63,24 @@ TEST(Replay, ASmallWwsTakesASecondRound) {
   EXPECT_LE(out.downtime_s, 0.3 + 0.07 + 0.001);
 }
 
+TEST(Replay, ARoundThatHappensToLeaveLessEndsWhatHangsJustAboveTheLimit) {
+  // 3.3 MB are dirty again after each round, 3 would do.
+  const DirtyCurve curve = writer(100 * kMega, 3.3 * kMega, 200 * kMega);
+  ReplayInput in = input(curve);
+  EXPECT_FALSE(replay(in).converges) << "each round is like the one before";
+  const DirtyCurve more = writer(130 * kMega, 4.3 * kMega, 200 * kMega);
+  in.high = &more;
+  const Replay out = replay(in);
+  EXPECT_TRUE(out.converges);
+  EXPECT_LE(out.rounds.size(), 12U);
+  // Three times as much as would do is never left by chance.
+  const DirtyCurve far = writer(100 * kMega, 9 * kMega, 200 * kMega);
+  const DirtyCurve farther = writer(130 * kMega, 12 * kMega, 200 * kMega);
+  ReplayInput endless = input(far);
+  endless.high = &farther;
+  EXPECT_FALSE(replay(endless).converges);
+}
+
 TEST(Replay, FasterThanTheLinkDoesNotEndByItself) {
   const DirtyCurve fast = writer(20 * kMega, 100 * kMega, 200 * kMega);
   ReplayInput in = input(fast);
