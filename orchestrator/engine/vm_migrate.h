@@ -170,8 +170,6 @@ class VmMigrate final : public Task {
   bool shared_ = false;   // others left its source, or came to its destination, meanwhile
   bool holds_ = false;    // the source was told to hold its switch
   std::optional<MonotonicTime> held_since_;  // it could switch
-  Seconds held_for_{0};                      // until it was let go
-  int with_ = 0;                             // so many others
   double best_ = 0;
   Microseconds sent_for_{0};  // as the source told last
   WallTime paused_at_{0};     // as the source told; 0: not seen, or before a restart

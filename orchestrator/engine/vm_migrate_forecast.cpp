@@ -61,7 +61,8 @@ Status VmMigrate::score_forecast(store::Transaction& tx) {
   // and would teach the next ones that this strategy is slow.
   if (shared_) return ok_status();
   // What it waited for others of its job is not what was forecast.
-  outcome->total_time_s = std::max(0.0, outcome->total_time_s - held_for_.count());
+  const Seconds held = migration_.held.value_or(Microseconds{0});
+  outcome->total_time_s = std::max(0.0, outcome->total_time_s - held.count());
   forecast_->outcome = outcome;
   return put_forecast(tx, clock(), *forecast_);
 }

@@ -56,10 +56,10 @@ void VmMigrate::watch_hold(const OutgoingStatus& status) {
   if (!status.holds && !forgotten) return;
   const bool late = policy_.time_limit && status.elapsed >= kOfItsTime * *policy_.time_limit;
   if (forgotten || late) context_.gangs->leave(operation().id);
-  if (late && held_since_ && held_for_ == Seconds{0}) return release_switch();
+  if (late && held_since_ && !migration_.held) return release_switch();
   if (!held_since_) {
     held_since_ = clock().now();
-    with_ = std::max(0, context_.gangs->size(operation().id) - 1);
+    migration_.switched_with = std::max(0, context_.gangs->size(operation().id) - 1);
     return context_.gangs->ready(operation().id, later([this] { release_switch(); }));
   }
   if (clock().now() - *held_since_ < kHoldsFor) return;
@@ -69,15 +69,16 @@ void VmMigrate::watch_hold(const OutgoingStatus& status) {
 
 /// For its history; "" if it switched by itself.
 std::string VmMigrate::how_switched() const {
-  if (with_ == 0) return "";
+  if (!migration_.held || migration_.switched_with == 0) return "";
   std::array<char, 80> text{};
   std::snprintf(text.data(), text.size(), "together with %d more of its job, held for %.2f s",
-                with_, held_for_.count());
+                migration_.switched_with, Seconds{*migration_.held}.count());
   return text.data();
 }
 
 void VmMigrate::release_switch() {
-  held_for_ = clock().now() - held_since_.value_or(clock().now());
+  const auto held = clock().now() - held_since_.value_or(clock().now());
+  migration_.held = std::chrono::duration_cast<Microseconds>(held);
   call_host<Status>(
       migration_.source, [key = key()](Driver& driver) { return driver.release_outgoing(key); },
       [this](const Status& told) {

@@ -174,6 +174,8 @@ struct Migration {
   int announcements = 0;                       // frames sent
   WallTime switched{0};                        // when the destination's copy ran
   std::vector<JobId> jobs;                     // running on the VM at the time
+  std::optional<Microseconds> held;            // it could switch, and waited for others of its job
+  int switched_with = 0;                       // so many of them
   WallTime planned{0};                         // when it was to begin; 0: at once
   FileMove file;
 };

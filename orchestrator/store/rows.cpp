@@ -303,6 +303,8 @@ Migration read_migration(Statement& row) {
   const std::string path = row.text();
   migration.file = file_move_from(row.text());
   migration.file.path = path;
+  migration.held = micros(row.maybe_integer());
+  migration.switched_with = row.number();
   return migration;
 }
 
@@ -327,6 +329,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(migration.switched.count()).bind(list_of(migration.jobs));
   to.bind(sending_text(migration.sending)).bind(migration.planned.count());
   to.bind(migration.file.path).bind(file_move_text(migration.file));
+  to.bind(count_of(migration.held)).bind(migration.switched_with);
 }
 
 }  // namespace mare::store

@@ -158,7 +158,13 @@ ALTER TABLE migration ADD COLUMN file TEXT NOT NULL DEFAULT '{}';
 CREATE INDEX migration_by_file ON migration(file_path) WHERE file_path <> '';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5, kVersion6};
+constexpr const char* kVersion7 = R"sql(
+ALTER TABLE migration ADD COLUMN held_us INTEGER;
+ALTER TABLE migration ADD COLUMN switched_with INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,
+                            kVersion5, kVersion6, kVersion7};
 
 }  // namespace
 

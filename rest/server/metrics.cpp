@@ -253,6 +253,9 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
   histogram(
       out, phase, phases, "phase=\"restart\"", durations, rows,
       [](const Migration& m) { return m.file.restart; }, false);
+  histogram(out, "mare_migration_held_seconds",
+            "For how long migrations that could switch waited for other VMs of their job.", "",
+            durations, rows, [](const Migration& m) { return m.held; });
   double bytes = 0;
   for (const auto& row : rows) bytes += static_cast<double>(row.transferred.count);
   head(out, "mare_migration_transferred_bytes_total", "counter", "Bytes that migrations sent.");

@@ -214,6 +214,8 @@ Json to_json(const MigrationRecord& record) {
       {"restart_ms", ms_or_null(m.file.restart)},
       {"announce_delay_ms", ms_or_null(m.announce_delay)},
       {"announcements", m.announcements},
+      {"held_ms", ms_or_null(m.held)},
+      {"switched_with", m.switched_with},
       {"jobs", ids(m.jobs)},
       {"created", time_json(status.created)},
       {"planned", time_json(m.planned)},

@@ -324,6 +324,8 @@ Result<MigrationRecord> migration_from(const Json& json) {
   from.get_ms("restart_ms", m.file.restart);
   from.get_ms("announce_delay_ms", m.announce_delay);
   from.get("announcements", m.announcements);
+  from.get_ms("held_ms", m.held);
+  from.get("switched_with", m.switched_with);
   from.get("planned", m.planned);
   from.get("switched", m.switched);
   from.get("jobs", m.jobs);

@@ -78,13 +78,15 @@ class LayoutTest(unittest.TestCase):
         self.assertEqual((self.where(), self.moves()), before)
 
     def assert_switched_together(self, count: int) -> None:
-        """The newest moves: their VMs ran at their destinations within a moment, for one of them held its switch."""
+        """The newest moves: their VMs ran at their destinations within a moment, for the first of them held its switch."""
         moves = self.cluster.items("operations?kind=vm.migrate&limit=500")[:count]
-        told = [event["detail"] or "" for move in moves for event in self.cluster.items(f"operations/{move['id']}/events")]
-        self.assertTrue(any(f"together with {count - 1} more of its job, held for" in words for words in told), told)
-        switched = [self.cluster.get(f"migrations/{move['id']}")["switched"] for move in moves]
-        at = sorted(datetime.datetime.fromisoformat(when) for when in switched)
-        self.assertLess((at[-1] - at[0]).total_seconds(), 1.5, switched)
+        rows = [self.cluster.get(f"migrations/{move['id']}") for move in moves]
+        rows.sort(key=lambda row: row["switched"])
+        # The first waited for the others, unless it had sent all there was: such a guest QEMU can't hold.
+        held = rows[0]["held_ms"] is not None and rows[0]["switched_with"] == count - 1
+        self.assertTrue(held or rows[0]["rounds"][-2]["remaining_bytes"] == 0, rows)
+        at = sorted(datetime.datetime.fromisoformat(row["switched"]) for row in rows)
+        self.assertLess((at[-1] - at[0]).total_seconds(), 1.5, rows)
 
     def test_a_job_is_spread_and_packed_while_it_runs(self) -> None:
         self.assertEqual(set(self.where().values()), {self.home})

@@ -70,14 +70,28 @@ class GangSwitch : public testing::Test {
     EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
     return ended;
   }
-  double switched_at(const Operation& operation) {
+  Migration migration(const Operation& operation) {
     Result<Migration> row = make_error(Code::Internal, "not asked");
     (void)world.store().read([&](const store::Reader& reader) -> Status {
       row = reader.migration(operation.id);
       return ok_status();
     });
     EXPECT_TRUE(row);
-    return row ? Seconds{row->switched}.count() : 0;
+    return row ? *row : Migration{};
+  }
+  /// One of each VM.
+  std::vector<Migration> newest_migrations() {
+    std::vector<Migration> out;
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      auto rows = reader.migrations(kVms);
+      EXPECT_TRUE(rows);
+      if (rows) out = std::move(*rows);
+      return ok_status();
+    });
+    return out;
+  }
+  double switched_at(const Operation& operation) {
+    return Seconds{migration(operation).switched}.count();
   }
   /// Between the first and the last of them, in s.
   double spread(const std::vector<Operation>& moves) {
@@ -121,6 +135,11 @@ TEST_F(GangSwitch, ThoseOfOneJobSwitchTogether) {
   for (const auto& one : moves) well_ended(one);
   EXPECT_LT(spread(moves), 0.4);
   EXPECT_THAT(history(moves[0]), HasSubstr("together with 3 more of its job, held for"));
+  const Migration first = migration(moves[0]);
+  const Migration last = migration(moves[3]);
+  EXPECT_EQ(first.switched_with, 3);
+  EXPECT_GT(Seconds{first.held.value_or(Microseconds{0})}.count(), 5) << "2.5 s, then until 10";
+  EXPECT_LT(Seconds{last.held.value_or(Microseconds{0})}.count(), 1) << "all others held already";
 }
 
 TEST_F(GangSwitch, ThoseOfNoJobSwitchWhenTheyCan) {
@@ -135,6 +154,8 @@ TEST_F(GangSwitch, OneByItselfHoldsNothing) {
   const auto alone = move(0, 80);
   well_ended(alone);
   EXPECT_THAT(history(alone), Not(HasSubstr("together")));
+  EXPECT_FALSE(migration(alone).held);
+  EXPECT_EQ(migration(alone).switched_with, 0);
 }
 
 TEST_F(GangSwitch, OneThatLagsBehindIsNotWaitedFor) {
@@ -181,6 +202,29 @@ TEST_F(GangSwitch, StrategiesThatDoNotHoldGoAsEver) {
   const auto ended = well_ended(held);
   EXPECT_LT(Seconds{ended.ended - ended.created}.count(), 6) << "it is not waited for";
   well_ended(other);
+}
+
+TEST_F(GangSwitch, ADrainHoldsAndAnEvacuationDoesNot) {
+  run_job();
+  const auto held_after = [&](const Result<Operation>& accepted) {
+    EXPECT_TRUE(accepted);
+    if (accepted) well_ended(*accepted);
+    int held = 0;
+    for (const auto& one : newest_migrations()) {
+      EXPECT_TRUE(holds_its_switch(one.sending.strategy));
+      if (one.held) ++held;
+    }
+    return held;
+  };
+  engine::HostDrainRequest drain;
+  drain.id = HostId{"h1"};
+  EXPECT_GT(held_after(world.engine().submit(drain)), 0);
+  // All are together on one host again.
+  ASSERT_TRUE(world.engine().activate(HostId{"h1"}));
+  for (int i = 0; i < kVms; ++i) well_ended(move(i, 80, "h1"));
+  EXPECT_EQ(
+      held_after(world.engine().submit(engine::EvacuateRequest{HostId{"h1"}, Seconds{300}, ""})),
+      0);
 }
 
 TEST_F(GangSwitch, ARestartOfMaredLetsThemGo) {

@@ -245,6 +245,8 @@ Columns migration_columns(WallTime now) {
            Shown::Alone},
           {"MEMORY", bytes("memory_total_bytes"), Shown::Alone},
           {"FRAMES", plain("announcements"), Shown::Alone},
+          {"HELD", ms("held_ms"), Shown::Alone, true},
+          {"WITH", plain("switched_with"), Shown::Alone, true},
           {"JOBS", list("jobs"), Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
           {"PLANNED", moment("planned"), Shown::Alone},
@@ -303,6 +305,11 @@ std::string migration_summary(const Json& migration) {
   if (check && trans && restart) {
     out += ", check " + human_ms(*check) + ", trans " + human_ms(*trans) + ", restart " +
            human_ms(*restart);
+  }
+  const auto others = number(migration, "switched_with");
+  if (const auto held = number(migration, "held_ms"); held && others && *others > 0) {
+    out += ", held " + human_ms(*held) + " to switch with " + plain("switched_with")(migration) +
+           " more of its job";
   }
   if (const auto delay = number(migration, "announce_delay_ms")) {
     out += ", announced " + human_ms(*delay) + " after its resume";

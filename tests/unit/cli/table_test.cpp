@@ -67,6 +67,13 @@ TEST(Views, MigrationSummaryTellsWhatIsKnown) {
   EXPECT_EQ(migration_summary(migration),
             "demo-1 moved from h1 to h3 in 2.10 s: 2 rounds, 210 MiB sent, downtime 85 ms "
             "(guest unknown, peers 95.5 ms), announced 3 ms after its resume");
+  migration["held_ms"] = 1250;
+  migration["switched_with"] = 5;
+  EXPECT_NE(migration_summary(migration).find(", held 1.25 s to switch with 5 more of its job, "),
+            std::string::npos)
+      << migration_summary(migration);
+  migration["switched_with"] = 0;  // the last of them waited for nobody
+  EXPECT_EQ(migration_summary(migration).find("held"), std::string::npos);
   migration["check_ms"] = 2100;
   migration["trans_ms"] = 400;
   EXPECT_EQ(migration_summary(migration).find("check"), std::string::npos) << "one is missing";

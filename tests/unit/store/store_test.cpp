@@ -409,6 +409,8 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   migration.total_time = Microseconds{123};
   migration.downtime_peers = Microseconds{0};
   migration.announcements = 6;
+  migration.held = Microseconds{0};
+  migration.switched_with = 5;
   migration.jobs = {JobId{"job-1"}};
   migration.file = {"/store/moves/op-1/demo-0",
                     Bytes{71},
@@ -442,6 +444,8 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->total_time, Microseconds{123});
     EXPECT_EQ(row->downtime_peers, Microseconds{0}) << "zero is known, not unknown";
     EXPECT_EQ(row->downtime_guest, std::nullopt);
+    EXPECT_EQ(row->held, Microseconds{0});
+    EXPECT_EQ(row->switched_with, 5);
     EXPECT_EQ(row->jobs, migration.jobs);
     EXPECT_EQ(row->file.path, migration.file.path);
     EXPECT_EQ(row->file.size, migration.file.size);

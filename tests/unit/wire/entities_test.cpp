@@ -46,6 +46,8 @@ Migration full_migration() {
   m.file.restart = Microseconds{100'001};
   m.announce_delay = Microseconds{900};
   m.announcements = 10;
+  m.held = Microseconds{1'250'000};
+  m.switched_with = 5;
   m.switched = kThen;
   m.jobs = {JobId{"job-1"}};
   return m;
