@@ -8,6 +8,8 @@ stopped goes on, with a mared that has to learn anew. Baselines on the same move
 from __future__ import annotations
 
 import argparse
+import collections
+import contextlib
 import functools
 import itertools
 import math
@@ -42,14 +44,16 @@ QUANTITIES = {"total_time_s": "time", "sent_bytes": "bytes", "downtime_s": "down
 
 
 def moves_of(strategies: list[str], quick: bool, chance: random.Random) -> list[tuple[Workload, str, str]]:
-    """Grouped by workload, since starting one costs more than a move; all else in shuffled order."""
+    """Grouped by workload, since starting one costs more than a move; all else in shuffled order. In full, one move of each
+    workload is made twice: what two like ones differ by, no forecast can know."""
     loads = WORKLOADS[:]
     chance.shuffle(loads)
     moves = []
     for load in loads[:4] if quick else loads:
         kinds = [(rate, strategy) for rate in RATES for strategy in strategies]
         chance.shuffle(kinds)
-        moves += [(load, rate, strategy) for rate, strategy in kinds[:3 if quick else 5]]
+        taken = kinds[:3] if quick else [*kinds[:4], chance.choice(kinds[:4])]
+        moves += [(load, rate, strategy) for rate, strategy in taken]
     return moves
 
 
@@ -163,11 +167,23 @@ def downtime_beyond_ms(done: list[dict[str, Any]]) -> list[float]:
     return out
 
 
+def apart(done: list[dict[str, Any]]) -> dict[str, Any]:
+    """By how much one of two like moves is off what both have in common: their difference over the square root of 2; of time and
+    bytes as a share of their mean."""
+    like = collections.defaultdict(list)
+    for row in done:
+        like[row["workload"], row["rate"], row["strategy"]].append(row["measured"])
+    out = {}
+    for name, short in QUANTITIES.items():
+        pairs = [(two[0][name], two[1][name]) for two in like.values() if len(two) == 2 and None not in (two[0][name], two[1][name])]
+        relative = short in ("time", "bytes")
+        out[short] = summary([(a - b) / math.sqrt(2) / ((a + b) / 2 if relative else 1) for a, b in pairs if a + b > 0])
+    return out
+
+
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
-    with Caps(VCPU_SHARE) as caps:
-        rows = all_moves(cluster, options)
-    results = results_of(rows, options)
-    results["setup"]["caps"] = caps.stated()
+    results = results_of(all_moves(cluster, options), options)
+    results["setup"]["caps"] = Caps(VCPU_SHARE).stated()
     return results
 
 
@@ -189,12 +205,18 @@ def moves_under(cluster: Cluster, load: Workload, kinds: list[tuple[str, str]], 
     """`told`: how many were made before, and of how many."""
     cluster.lab("rate", "1gbit")
     cluster.ensure_pool(POOL, max(one.ranks for one in WORKLOADS), memory_mib=MEMORY_MIB)
-    running = Running(cluster, Mare(cluster.program("mare"), cluster.url, cluster.token_file), POOL, load)
     rows = []
-    for rate, strategy in kinds:
-        rows.append(one_move(cluster, running, rate, strategy))
-        tell(told[0] + len(rows), told[1], rows[-1])
-    running.end()
+    with contextlib.ExitStack() as capped:
+        if not load.long_start:
+            capped.enter_context(Caps(VCPU_SHARE))
+        running = Running(cluster, Mare(cluster.program("mare"), cluster.url, cluster.token_file), POOL, load)
+        if load.long_start:
+            capped.enter_context(Caps(VCPU_SHARE))
+            running.settled = time.time()
+        for rate, strategy in kinds:
+            rows.append(one_move(cluster, running, rate, strategy))
+            tell(told[0] + len(rows), told[1], rows[-1])
+        running.end()
     job = cluster.get(f"jobs/{running.id}")
     length_s = (report.parse_time(job["ended"]) or 0) - (report.parse_time(job["started"]) or 0)
     return [{**row, "job_s": length_s} for row in rows]
@@ -241,7 +263,7 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
         "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
-                    "coverage": coverage, "added_share_of_job": added,
+                    "like_moves_apart": apart(done), "coverage": coverage, "added_share_of_job": added,
                     "convergence_wrong": len(wrong), "wrong": [row["operation"] for row in wrong], "rows": rows},
         "baselines": baselines,
         "limits": {rate: {"value": GOODPUT[rate], "unit": "bytes/s", "arithmetic": "1448 of 1514 bytes of a frame"}

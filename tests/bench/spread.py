@@ -26,6 +26,7 @@ from cost import added_job_time
 from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 from move import Tail
+from speed import Speed
 from workloads import report
 
 Row = dict[str, Any]
@@ -226,7 +227,7 @@ def one_run(cluster: Cluster, vms: list[str], plate: Plate, hosts: int, visits: 
     load = os.getloadavg()[0]
     job = Job(cluster, plate)
     try:
-        with Caps(VCPU_SHARE):
+        with Caps(VCPU_SHARE), Speed() as speed:
             step, begun = job.wait_counting(time.time() + SETTLE_S)
             pace_s = plate.expected_s / plate.steps
             changes = [change(cluster, job, visit, pace_s) for visit in visits]
@@ -241,7 +242,7 @@ def one_run(cluster: Cluster, vms: list[str], plate: Plate, hosts: int, visits: 
     row = {"job": job.id, "from_hosts": hosts, "visiting": bool(visits), "steps": plate.steps, "counted_steps": plate.steps - step,
            "job_s": end - begun, "changes": [{**one, "asked": one["asked"] - begun, "over": one["over"] - begun, **lost_in(told, one)}
                                              for one in changes],
-           "checksum": checksum, "load": max(load, os.getloadavg()[0])}
+           "checksum": checksum, "load": max(load, os.getloadavg()[0]), "machine_loop_ms": speed.loop_ms()}
     tell(row)
     return row
 
@@ -252,21 +253,21 @@ def one_trial(cluster: Cluster, vms: list[str], hosts: int, seconds: float) -> R
     wait_for_calm()
     job = Job(cluster, Plate(FOREVER))
     try:
-        with Caps(VCPU_SHARE):
+        with Caps(VCPU_SHARE), Speed() as speed:
             step, begun = job.wait_counting(time.time() + SETTLE_S)
             last, over = job.wait_counting(begun + seconds)
     finally:
         job.tail.stop()
     cluster.finish(cluster.submit("POST", f"jobs/{job.id}:cancel"), outcome="cancelled")
     row = {"job": job.id, "from_hosts": hosts, "visiting": False, "counted_steps": last - step, "job_s": over - begun, "changes": [],
-           "load": os.getloadavg()[0]}
+           "load": os.getloadavg()[0], "machine_loop_ms": speed.loop_ms()}
     tell(row)
     return row
 
 
 def tell(row: Row) -> None:
     words = f"  {row['job']}, from {row['from_hosts']} hosts{', visiting' if row['visiting'] else ''}: {row['job_s']:.1f} s for " \
-            f"{row['counted_steps']} steps, load {row['load']:.1f}"
+            f"{row['counted_steps']} steps, load {row['load']:.1f}, a loop of the machine {row['machine_loop_ms'] or 0:.2f} ms"
     for one in row["changes"]:
         lost = "?" if one["lost_s"] is None else f"{one['lost_s']:.1f}"
         words += f"; {one['verb']} to {one['hosts']}: {one['moves']} moves in {one['over'] - one['asked']:.1f} s, {lost} s lost"
@@ -329,6 +330,9 @@ def pairs_of(rows: list[Row]) -> list[Row]:
         found.append({"visiting_s": one["job_s"], "staying_s": staying_s, "added_s": one["job_s"] - staying_s,
                       "added_fraction": one["job_s"] / staying_s - 1,
                       "lost_s": lost_s, "lost_fraction": None if lost_s is None else lost_s / (one["job_s"] - lost_s),
+                      # Over 1: the machine itself was slower under the visiting run.
+                      "machine_ratio": one["machine_loop_ms"] / other["machine_loop_ms"]
+                      if one["machine_loop_ms"] and other["machine_loop_ms"] else None,
                       "forecast_added_s": sum(each["forecast_added_s"] for each in one["changes"]),
                       "counts": max(one["load"], other["load"]) <= LOAD_LIMIT})
     return found

@@ -83,6 +83,9 @@ def forecast(report: Json) -> list[str]:
     errors = [line("total time", results["errors"]["time"], True), line("bytes", results["errors"]["bytes"], True),
               line("downtime", results["errors"]["downtime_s"], False),
               line("added job time", results["errors"]["added_job_time_s"], False)]
+    like = results["like_moves_apart"]
+    alike = [line("total time", like["time"], True), line("bytes", like["bytes"], True), line("downtime", like["downtime"], False),
+             line("added job time", like["added"], False)]
     others = [line("Liu's form", baselines["liu_time_error"], True),
               line("Neves' form, fitted to half of them", baselines["neves_refitted_time_error"], True),
               line("ours", baselines["ours_on_the_same"], True)]
@@ -90,6 +93,7 @@ def forecast(report: Json) -> list[str]:
     return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['ended']} judged; "
             f"{number(100 * results['coverage'], '.1f')}% of the outcomes were inside of their intervals.",
             table(("error of the forecast", "count", *head), errors),
+            table(("one of two like moves off what both have in common", "pairs", *head), alike),
             table(("total time of plain pre-copy, by", "count", *head), others)]
 
 
@@ -185,10 +189,11 @@ def grow(report: Json) -> list[str]:
 
 def visits(report: Json) -> list[str]:
     results = report["results"]
-    return [table(("visiting, s", "staying, s", "added, s", "added", "lost at the changes, s", "lost", "forecast, s", "counts"), (
+    return [table(("visiting, s", "staying, s", "added, s", "added", "lost at the changes, s", "lost", "forecast, s", "machine, slower by", "counts"), (
         (number(one["visiting_s"], ".1f"), number(one["staying_s"], ".1f"), number(one["added_s"], ".2f"),
          f"{100 * one['added_fraction']:.2f}%", number(one["lost_s"], ".2f"),
          NOTHING if one["lost_fraction"] is None else f"{100 * one['lost_fraction']:.2f}%", number(one["forecast_added_s"], ".2f"),
+         NOTHING if one["machine_ratio"] is None else f"{100 * one['machine_ratio'] - 100:.0f}%",
          "yes" if one["counts"] else "no") for one in results["pairs"])),
         table(("trial: stays on hosts", "ms a step"), (
             (number(one["from_hosts"]), number(1000 * one["job_s"] / one["counted_steps"])) for one in report["baselines"]["trials"]))]

@@ -45,6 +45,8 @@ class Workload:
     steady: str = "iteration=40 "
     #: Its output ends with this when all was right; empty: it is cancelled at the end, unjudged.
     verdict: str = "verified=yes"
+    #: It takes minutes to get there, even of a CPU of its own: a bench caps its VMs only then.
+    long_start: bool = False
 
 
 def writer(name: str, pattern: str, size_mib: int, rate_mib: int, ranks: int = 1, *more: str) -> Workload:
@@ -76,6 +78,7 @@ WORKLOADS = [
     writer("sweep-4-ranks", "sweep", 16, 2, 4),
     Workload("heat", 3, ["heat", "--nx", "400", "--ny", "400", "--steps", "1000000"], steady="", verdict=""),
     Workload("matmul", 3, ["matmul", "--n", "160", "--products", "100000"], steady="", verdict=""),
+    Workload("hpl", 2, ["mare-hpl", "--n", "800", "--repeat", "20"], steady="section HPL", verdict="", long_start=True),
 ]
 
 

@@ -41,6 +41,18 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(forecast.is_wrong(verdict(True, limit + 1, limit + 2, limit + 3, "succeeded")))
 
 
+class Alike(unittest.TestCase):
+    def test_two_of_a_kind_are_held_against_each_other(self) -> None:
+        def one(workload: str, time_s: float, downtime_s: float | None) -> dict[str, Any]:
+            return {"workload": workload, "rate": "1gbit", "strategy": "pre-copy",
+                    "measured": {"total_time_s": time_s, "sent_bytes": 0.0, "downtime_s": downtime_s, "added_job_time_s": None}}
+        found = forecast.apart([one("idle", 9.0, 0.1), one("sort", 1.0, 0.1), one("idle", 11.0, 0.3)])
+        self.assertAlmostEqual(found["time"]["median"], 0.2 / 2 ** 0.5, 4)
+        self.assertAlmostEqual(found["downtime"]["max"], 0.2 / 2 ** 0.5, 4)
+        self.assertEqual(found["added"], {"count": 0})
+        self.assertEqual(forecast.apart([one("idle", 9.0, None), one("idle", 9.0, 0.1)])["downtime"], {"count": 0})
+
+
 class Kept(unittest.TestCase):
     def moves(self, file: pathlib.Path, stop_after: int = 1000) -> tuple[list[dict[str, Any]], list[str]]:
         """The rows, and the workloads that were run for them."""
@@ -65,6 +77,9 @@ class Kept(unittest.TestCase):
             whole, all_of_them = self.moves(pathlib.Path(where) / "one")
             self.assertEqual(len(set(all_of_them)), len(forecast.WORKLOADS))
             self.assertGreaterEqual(len(whole), 80)
+            for load in all_of_them:
+                kinds = [tuple(row["kind"]) for row in whole if row["workload"] == load]
+                self.assertEqual((len(kinds), len(set(kinds))), (5, 4), "one of each is made twice")
             self.assertNotIn("checkpoint-restart", {row["kind"][1] for row in whole})
             stopped = pathlib.Path(where) / "two"
             nothing, before = self.moves(stopped, stop_after=3)

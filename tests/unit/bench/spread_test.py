@@ -260,7 +260,7 @@ class Results(unittest.TestCase):
     @staticmethod
     def row(visiting: bool, job_s: float, load: float = 1.0, checksum: str = RIGHT, lost_s: float | None = 0.5) -> spread.Row:
         return {"job": f"job-{job_s}", "visiting": visiting, "counted_steps": 1000, "job_s": job_s, "load": load, "checksum": checksum,
-                "from_hosts": 2, "changes": [{"forecast_added_s": 1.0, "lost_s": lost_s}] * 2 if visiting else []}
+                "machine_loop_ms": 1.5 if visiting else 1.0, "from_hosts": 2, "changes": [{"forecast_added_s": 1.0, "lost_s": lost_s}] * 2 if visiting else []}
 
     def test_a_wrong_checksum_is_told(self) -> None:
         found = spread.results_of([], [self.row(True, 101, checksum="0"), self.row(False, 100)], RIGHT)
@@ -291,6 +291,11 @@ class Results(unittest.TestCase):
         rows = [self.row(True, 101), {**self.row(False, 50), "counted_steps": 500}]
         self.assertAlmostEqual(spread.pairs_of(rows)[0]["added_fraction"], 0.01)
 
+    def test_a_machine_that_was_slower_under_one_of_them_is_told(self) -> None:
+        rows = [self.row(True, 150), self.row(False, 100)]
+        self.assertAlmostEqual(spread.pairs_of(rows)[0]["machine_ratio"], 1.5)
+        self.assertIsNone(spread.pairs_of([rows[0], {**rows[1], "machine_loop_ms": None}])[0]["machine_ratio"])
+
 
 class Table(unittest.TestCase):
     def test_pairs(self) -> None:
@@ -299,7 +304,7 @@ class Table(unittest.TestCase):
                   "machine": {"cores": 2, "kernel": "0", "load_before": 0, "load_after": 0},
                   **spread.results_of([Results.row(False, 10)], rows, RIGHT)}
         text = tables.section(report)
-        self.assertIn("| 101.0 | 100.0 | 1.00 | 1.00% | 1.00 | 1.00% | 2.00 | yes |", text)
+        self.assertIn("| 101.0 | 100.0 | 1.00 | 1.00% | 1.00 | 1.00% | 2.00 | 50% | yes |", text)
 
 
 if __name__ == "__main__":
