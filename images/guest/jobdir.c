@@ -217,6 +217,16 @@ static bool runner_lives(const struct claim* claim) {
   return process_start(claim->runner, &start) && start == claim->runner_start;
 }
 
+static bool of_this_boot(const struct claim* claim) {
+  char boot_id[40];
+  read_boot_id(boot_id, sizeof boot_id);
+  return !strcmp(boot_id, claim->boot_id);
+}
+
+static bool runs_here(const struct claim* claim) {
+  return of_this_boot(claim) && runner_lives(claim);
+}
+
 // The runner's descriptor of that file, which the program shares; -1: it has none.
 static int runner_output(long runner, const struct stat* output) {
   char path[64];
@@ -304,13 +314,8 @@ bool job_output_end(const char* dir, uint64_t* end) {
     *end = state.output_bytes;
     return true;
   }
-  char boot_id[40];
   struct claim claim;
-  read_boot_id(boot_id, sizeof boot_id);
-  if (parse_claim(dir, &claim) != 1 || strcmp(boot_id, claim.boot_id) != 0 ||
-      !runner_lives(&claim)) {
-    return false;
-  }
+  if (parse_claim(dir, &claim) != 1 || !runs_here(&claim)) return false;
   read_running(dir, &claim, &state);
   *end = state.output_bytes;
   return true;
@@ -329,14 +334,9 @@ bool job_state_read(const char* dir, const char* id, struct job_state* state,
                  "%s belongs to '%s', not to '%s': use another directory", dir, claim.id, id);
     return false;
   }
-  char boot_id[40];
-  char host[65];
-  read_boot_id(boot_id, sizeof boot_id);
-  read_host(host, sizeof host);
-  const bool same_boot = !strcmp(boot_id, claim.boot_id);
   // The runner before the file: it writes the exit file before it goes. And in a VM that was put
   // back to a checkpoint the file may be that of the life that was undone, while the runner lives.
-  if (same_boot && runner_lives(&claim)) {
+  if (runs_here(&claim)) {
     read_running(dir, &claim, state);
     return true;
   }
@@ -344,7 +344,9 @@ bool job_state_read(const char* dir, const char* id, struct job_state* state,
     read_sizes(dir, state);
     return true;
   }
-  if (!same_boot && strcmp(host, claim.host) != 0) {
+  char host[65];
+  read_host(host, sizeof host);
+  if (!of_this_boot(&claim) && strcmp(host, claim.host) != 0) {
     answer_error(answer, MARE_GUEST_ERR_EXISTS, "%s is run by guest '%s', this is '%s': ask there",
                  dir, claim.host, host);
     return false;
