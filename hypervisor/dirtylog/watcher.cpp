@@ -11,11 +11,13 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-/// Since the arming. Dense where a last round is, up to what round 0 of a large VM takes.
-constexpr std::array<milliseconds, 11> kPoints{
-    milliseconds{50},     milliseconds{100},    milliseconds{200},   milliseconds{500},
-    milliseconds{1000},   milliseconds{2000},   milliseconds{5000},  milliseconds{10'000},
-    milliseconds{20'000}, milliseconds{40'000}, milliseconds{64'000}};
+/// Since the arming. Dense where rounds are that may be the last, as bursts within one are steps
+/// that no line between two looks can tell; up to what round 0 of a large VM takes.
+constexpr std::array<milliseconds, 14> kPoints{
+    milliseconds{50},     milliseconds{100},   milliseconds{200},    milliseconds{300},
+    milliseconds{400},    milliseconds{500},   milliseconds{700},    milliseconds{1000},
+    milliseconds{2000},   milliseconds{5000},  milliseconds{10'000}, milliseconds{20'000},
+    milliseconds{40'000}, milliseconds{64'000}};
 constexpr milliseconds kCycle = kPoints.back();
 /// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
 constexpr milliseconds kFirstCycle{10'000};

@@ -133,7 +133,6 @@ class Outgoing {
   void bound_queues(Job& job);
   void be_lenient(Job& job, virDomainPtr domain);
   void hold(Job& job, virDomainPtr domain);
-  static bool could_switch(const Job& job, Seconds sent_for);
   void control_rate(Job& job, virDomainPtr domain);
 
   // Books.

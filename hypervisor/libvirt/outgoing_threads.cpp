@@ -336,28 +336,15 @@ bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
 
 /// A limit of the downtime that was chosen, and that its rounds hang above, gives way.
 void Outgoing::be_lenient(Job& job, virDomainPtr domain) {
-  const auto& later = job.ticket.sending.later_downtime_limit;
+  Milliseconds limit{0};
   {
     const std::lock_guard lock(shared_->mutex);
-    const auto rounds = static_cast<int>(job.rounds.rounds().size());
-    if (job.holding || !later || job.lenient || job.paused || rounds <= kRoundsWithFirstLimit) {
-      return;
-    }
+    if (job.holding || job.lenient || job.paused) return;
+    limit = downtime_limit_of(job.ticket, job.rounds.rounds().size(), kUsualDowntime);
+    if (limit == downtime_limit_of(job.ticket, 0, kUsualDowntime)) return;
     job.lenient = true;
   }
-  set_downtime(domain, *later);
-}
-
-/// Would it stop for its last round now, with its own limit? `shared_->mutex` is held.
-bool Outgoing::could_switch(const Job& job, Seconds sent_for) {
-  const auto& rounds = job.rounds.rounds();
-  if (rounds.size() < 2 || sent_for.count() <= 0) return false;
-  const Round& now = rounds.back();
-  const auto rest = static_cast<double>((now.remaining + now.sent).count);
-  if (rest <= 0) return false;  // no sample of it yet
-  const auto sent = static_cast<double>(job.status.transferred.count);
-  const Seconds limit = job.ticket.downtime_limit.value_or(kUsualDowntime);
-  return rest * sent_for <= sent * limit;
+  set_downtime(domain, limit);
 }
 
 /// From the moment at which it could switch it only keeps up with what the guest writes.
@@ -367,7 +354,12 @@ void Outgoing::hold(Job& job, virDomainPtr domain) {
     const std::lock_guard lock(shared_->mutex);
     if (!job.holding || job.released || job.holds_since || job.paused) return;
     const MonotonicTime now = shared_->clock.now();
-    if (!could_switch(job, now - job.began)) return;
+    const auto& rounds = job.rounds.rounds();
+    if (!could_be_last(rounds, job.status.transferred,
+                       std::chrono::duration_cast<Microseconds>(now - job.began),
+                       downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime))) {
+      return;
+    }
     job.holds_since = now;
     job.status.holds = true;
     pace.value = std::max(pace.value, kHoldingPace * job.status.dirty_bytes_per_s);

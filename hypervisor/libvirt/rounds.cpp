@@ -75,4 +75,20 @@ void RoundKeeper::close(const End& end) {
   last.remaining = Bytes{};
 }
 
+bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
+                   Milliseconds limit) {
+  if (rounds.size() < 2) return false;
+  const Seconds sent_for = elapsed - rounds.front().started;
+  const auto rest = static_cast<double>((rounds.back().remaining + rounds.back().sent).count);
+  if (rest <= 0 || sent_for.count() <= 0) return false;
+  return rest * sent_for <= static_cast<double>(transferred.count) * Seconds{limit};
+}
+
+Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
+                               Milliseconds usual) {
+  const auto& later = ticket.sending.later_downtime_limit;
+  if (later && rounds > static_cast<std::size_t>(kRoundsWithFirstLimit)) return *later;
+  return ticket.downtime_limit.value_or(usual);
+}
+
 }  // namespace mare::libvirt

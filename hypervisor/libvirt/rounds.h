@@ -46,4 +46,13 @@ class RoundKeeper {
   bool closed_ = false;
 };
 
+/// Whether the hypervisor would stop the VM for its last round now, with that limit and at the
+/// rate so far: after its first round, and with a sample of the one that runs.
+bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
+                   Milliseconds limit);
+/// The limit of the downtime after so many rounds were begun: one that was chosen, and that rounds
+/// hang above, gives way.
+Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
+                               Milliseconds usual);
+
 }  // namespace mare::libvirt

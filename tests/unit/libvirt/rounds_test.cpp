@@ -125,5 +125,36 @@ TEST(RoundKeeper, AVmThatStoodFromTheBeginningHasOneRound) {
   EXPECT_EQ(keeper.rounds()[0].sent, Bytes{1000});
 }
 
+TEST(CouldBeLast, AfterTheFirstRoundIfTheRestFitsAtTheRateSoFar) {
+  RoundKeeper keeper;
+  const auto asked = [&keeper](Bytes sent, int ms, int limit_ms) {
+    return could_be_last(keeper.rounds(), sent, milliseconds{ms}, milliseconds{limit_ms});
+  };
+  keeper.turn(1, milliseconds{1000});
+  keeper.add(at(1, 1000, 0, 10'000));
+  EXPECT_FALSE(asked(Bytes{0}, 1000, 300));
+  keeper.add(at(1, 1900, 9'000, 1'000));
+  EXPECT_FALSE(asked(Bytes{9'000}, 1900, 300)) << "the log was not looked at yet";
+  keeper.turn(2, milliseconds{2000});
+  EXPECT_FALSE(asked(Bytes{10'000}, 2010, 300)) << "nobody knows yet how much it found";
+  keeper.add(at(2, 2000, 10'000, 2'000));
+  EXPECT_TRUE(asked(Bytes{10'000}, 2000, 200));
+  EXPECT_FALSE(asked(Bytes{10'000}, 2000, 199));
+}
+
+TEST(DowntimeLimit, AChosenOneGivesWayAfterSomeRounds) {
+  MigrationTicket ticket;
+  const auto after = [&ticket](std::size_t rounds) {
+    return downtime_limit_of(ticket, rounds, milliseconds{300});
+  };
+  EXPECT_EQ(after(0), milliseconds{300});
+  EXPECT_EQ(after(100), milliseconds{300});
+  ticket.downtime_limit = milliseconds{30};
+  EXPECT_EQ(after(100), milliseconds{30}) << "somebody asked for it";
+  ticket.sending.later_downtime_limit = milliseconds{100};
+  EXPECT_EQ(after(kRoundsWithFirstLimit), milliseconds{30});
+  EXPECT_EQ(after(kRoundsWithFirstLimit + 1), milliseconds{100});
+}
+
 }  // namespace
 }  // namespace mare::libvirt
