@@ -402,7 +402,9 @@ void Rounds::stop_and_send_rest() {
 
 void Rounds::switch_to_post_copy() {
   over_ = true;
-  const double device_s = (costs_.queue_bytes + costs_.device_bytes) / in_.link_rate;
+  const double queue =
+      strategy() == Strategy::PostCopy ? costs_.queue_bytes : costs_.queue_after_rounds_bytes;
+  const double device_s = (queue + costs_.device_bytes) / in_.link_rate;
   out_.downtime_s = costs_.post_copy_switch_s + device_s;
   now_ += out_.downtime_s;
   const double wire = marked_wire();
