@@ -175,7 +175,7 @@ PagemapScan::~PagemapScan() {
   static_cast<void>(ioctl(uffd_.get(), UFFDIO_UNREGISTER, &range));
 }
 
-Result<PagemapScan::Enlisted> PagemapScan::enlist_ram(pid_t pid, Bytes memory) {
+Result<PagemapScan::Enlisted> PagemapScan::find(pid_t pid, Bytes memory) {
   auto process = Process::open(pid);
   if (!process) return process.error();
   const auto descriptor = ours_of(*process);
@@ -189,13 +189,31 @@ Result<PagemapScan::Enlisted> PagemapScan::enlist_ram(pid_t pid, Bytes memory) {
   auto ram = process->guest_ram(memory);
   if (!ram) return ram.error();
   const bool fresh = (descriptor->features & abi::kInitialized) == 0;
-  if (auto ready = prepare(uffd->get(), fresh, *ram); !ready) return ready.error();
-  return Enlisted{std::move(*process), std::move(*uffd), std::move(*ram)};
+  return Enlisted{std::move(*process), std::move(*uffd), fresh, std::move(*ram)};
+}
+
+Result<PagemapScan::Enlisted> PagemapScan::enlist_ram(pid_t pid, Bytes memory) {
+  auto found = find(pid, memory);
+  if (!found) return found.error();
+  if (auto ready = prepare(found->uffd.get(), found->fresh, found->ram); !ready) {
+    return ready.error();
+  }
+  return found;
 }
 
 Status PagemapScan::map_only_what_is_touched(pid_t pid, Bytes memory) {
   auto enlisted = enlist_ram(pid, memory);
   return enlisted ? ok_status() : Status(enlisted.error());
+}
+
+Status PagemapScan::release(pid_t pid, Bytes memory) {
+  auto found = find(pid, memory);
+  if (!found) return found.error();
+  if (found->fresh) return ok_status();
+  uffdio_range range{found->ram.start, found->ram.size()};
+  if (ioctl(found->uffd.get(), UFFDIO_UNREGISTER, &range) == 0) return ok_status();
+  if (errno == ESRCH) return make_error(Code::NotFound, "its process has ended");
+  return make_error(Code::Unavailable, system_text("its RAM stays registered"));
 }
 
 Result<std::unique_ptr<PageLog>> PagemapScan::open(pid_t pid, Bytes memory) {

@@ -29,6 +29,9 @@ class PagemapScan final : public PageLog {
   /// touched the 15 beside it, unless the range is registered: 29 MiB of an idle clone instead
   /// of 10. open() takes it from there.
   static Status map_only_what_is_touched(pid_t pid, Bytes memory);
+  /// Ends what map_only_what_is_touched() did, or open() of an agent that was killed: QEMU could
+  /// not protect that RAM itself. NotFound, Unsupported: there is nothing to end.
+  static Status release(pid_t pid, Bytes memory);
   /// Unregisters: protection and faults end. Nothing is left of it when the process is gone.
   ~PagemapScan() override;
   PagemapScan(const PagemapScan&) = delete;
@@ -41,8 +44,10 @@ class PagemapScan final : public PageLog {
   struct Enlisted {
     Process process;
     Fd uffd;
+    bool fresh;  // nobody has used it yet
     Mapping ram;
   };
+  static Result<Enlisted> find(pid_t pid, Bytes memory);
   static Result<Enlisted> enlist_ram(pid_t pid, Bytes memory);
   PagemapScan(Process process, Fd uffd, Fd pagemap, Mapping ram);
   Error failure(const char* what) const;

@@ -78,11 +78,13 @@ void Watcher::watch(const std::string& uuid) {
   vms_.emplace(uuid, std::move(vm));
 }
 
-void Watcher::back_off(const std::string& uuid) {
+bool Watcher::back_off(const std::string& uuid) {
   const VmPtr vm = find(uuid);
-  if (!vm) return;
+  if (!vm) return false;
   const std::lock_guard busy(vm->busy);
+  const bool open = vm->log != nullptr;
   close_log(*vm, "it is being migrated", kRetry);
+  return open;
 }
 
 Milliseconds Watcher::look_anew(const std::string& uuid) {

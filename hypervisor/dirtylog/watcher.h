@@ -44,8 +44,9 @@ class Watcher {
   /// until it can be. A known one goes on.
   void watch(const std::string& uuid);
   /// It is about to be sent: its log is closed when this returns, and tried again a second later;
-  /// `open` refuses while it is being sent. What was seen stays.
-  void back_off(const std::string& uuid);
+  /// `open` refuses while it is being sent, and from before this is called. What was seen stays.
+  /// False: none was open.
+  bool back_off(const std::string& uuid);
   void forget(const std::string& uuid);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago. Returns

@@ -109,7 +109,8 @@ std::optional<Result<CaptureStatus>> Captures::known(const CaptureTicket& ticket
                                         jobs_.at(ticket.vm.uuid)->ticket.checkpoint.value);
 }
 
-Result<CaptureStatus> Captures::prepare(const CaptureTicket& ticket, bool copy_on_write) {
+Result<CaptureStatus> Captures::prepare(const CaptureTicket& ticket, bool copy_on_write,
+                                        const std::function<Status()>& make_way) {
   auto job = std::make_shared<Job>();
   job->ticket = ticket;
   job->copy_on_write = copy_on_write;
@@ -123,7 +124,8 @@ Result<CaptureStatus> Captures::prepare(const CaptureTicket& ticket, bool copy_o
     former = std::exchange(jobs_[ticket.vm.uuid], job);
   }
   join(former);
-  const Status ready = make_ready(*job);
+  Status ready = make_way();
+  if (ready) ready = make_ready(*job);
   {
     const std::lock_guard lock(mutex_);
     if (ready && !job->dropped && !closed_) {

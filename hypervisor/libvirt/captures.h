@@ -44,8 +44,10 @@ class Captures {
   Captures(const Captures&) = delete;
   Captures& operator=(const Captures&) = delete;
 
-  /// Driver::prepare_capture() of a VM that runs here and is on no way.
-  Result<CaptureStatus> prepare(const CaptureTicket& ticket, bool copy_on_write);
+  /// Driver::prepare_capture() of a VM that runs here and is on no way. `make_way`: has others let
+  /// go of its memory; called when it is active() already, so that nobody takes it anew.
+  Result<CaptureStatus> prepare(const CaptureTicket& ticket, bool copy_on_write,
+                                const std::function<Status()>& make_way);
   /// What prepare() would answer without doing anything; nothing if it would do something.
   std::optional<Result<CaptureStatus>> known(const CaptureTicket& ticket);
   /// Driver::begin_capture() of one that prepare() or known() has just answered.

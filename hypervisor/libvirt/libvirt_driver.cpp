@@ -274,9 +274,17 @@ class LibvirtDriver final : public Driver {
       return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is paused",
                         "resume it first");
     }
-    // Its log and QEMU's own write protection would be in each other's way.
-    watching_.back_off(vm.uuid);
-    auto ready = captures_.prepare(ticket, copies_on_write());
+    const auto where = [&]() -> Result<VmProcess> {
+      auto pid = find_qemu(pid_directory(options_.uri), vm);
+      if (!pid) return pid.error();
+      virDomainInfo info{};
+      if (virDomainGetInfo(domain->get(), &info) != 0) {
+        return last_read_error("VM '" + vm.id.value + "'");
+      }
+      return VmProcess{*pid, Bytes{info.maxMem * 1024}};
+    };
+    auto ready = captures_.prepare(ticket, copies_on_write(),
+                                   [&] { return watching_.give_way(vm.uuid, where); });
     if (!ready) watching_.watch(vm.uuid);
     return ready;
   }
@@ -527,7 +535,8 @@ class LibvirtDriver final : public Driver {
     }
     auto connection = connection_.get();
     if (!connection) return connection.error();
-    return locate(connection->get(), uuid, arrivals_.expected(uuid), pid_directory(options_.uri));
+    return locate(connection->get(), uuid, arrivals_.expected(uuid), pid_directory(options_.uri),
+                  options_.watched_names);
   }
 
   /// VMs that arrived while no events came are announced now, late.

@@ -26,6 +26,9 @@ struct LibvirtOptions {
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
   dirtylog::LogChoice dirty_log = dirtylog::LogChoice::Auto;
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute
+  /// Only VMs whose name begins so are watched; "": all. Of two that watch the same VM, one takes
+  /// its memory back in the middle of the other's capture, and QEMU aborts.
+  std::string watched_names;
   std::string watchdog;           // mare-watchdog; "": this host holds no leases
   std::string deadman_library;    // libmare-deadman.so, "" for none; can_preload() it
   std::string deadman_file;       // of the switches in the QEMUs, with it; absolute

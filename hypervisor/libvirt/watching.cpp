@@ -63,10 +63,13 @@ Result<pid_t> find_qemu(const std::string& directory, const VmKey& vm) {
 }
 
 Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool expected,
-                         const std::string& directory) {
+                         const std::string& directory, const std::string& names) {
   const DomainHandle domain{virDomainLookupByUUIDString(connection, uuid.c_str())};
   if (!domain) return last_read_error("VM " + uuid);
   const VmKey vm = key_of(domain.get());
+  if (!vm.id.value.starts_with(names)) {
+    return make_error(Code::NotFound, "VM '" + vm.id.value + "' is watched by another");
+  }
   // The process first: the same VM may come back in a new one at any moment, and that must have run
   // before anybody registers its RAM, or QEMU's own registration for post-copy fails and the VM is
   // lost.
@@ -148,6 +151,17 @@ void Watching::watch_all(virConnectPtr connection) {
     if (is_ours(domain.get())) watch(key_of(domain.get()).uuid);
   }
   if (count >= 0) std::free(raw);
+}
+
+Status Watching::give_way(const std::string& uuid,
+                          const std::function<Result<VmProcess>()>& where) {
+  if (watcher_.back_off(uuid) || preload().empty() || !watches_) return ok_status();
+  const auto process = where();
+  if (!process) return process.error();
+  auto released = dirtylog::PagemapScan::release(process->pid, process->memory);
+  const bool nothing_there = !released && (released.error().code == Code::Unsupported ||
+                                           released.error().code == Code::NotFound);
+  return nothing_there ? ok_status() : released;
 }
 
 Milliseconds Watching::look_anew(const std::string& uuid) {

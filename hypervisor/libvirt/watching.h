@@ -33,9 +33,9 @@ std::string pid_directory(const std::string& uri);
 Result<pid_t> find_qemu(const std::string& directory, const VmKey& vm);
 /// The QEMU of a VM that runs here and is on no way: FailedPrecondition while it comes, goes or
 /// stands still, NotFound when it is not here. `expected`: it is to come by migration and has not
-/// run here.
+/// run here. `names`: those of others begin otherwise, and are NotFound.
 Result<VmProcess> locate(virConnectPtr connection, const std::string& uuid, bool expected,
-                         const std::string& directory);
+                         const std::string& directory, const std::string& names);
 
 class Watching {
  public:
@@ -62,7 +62,11 @@ class Watching {
   void watch(const std::string& uuid);
   /// Every VM of ours on that libvirtd.
   void watch_all(virConnectPtr connection);
-  void back_off(const std::string& uuid) { watcher_.back_off(uuid); }
+  void back_off(const std::string& uuid) { static_cast<void>(watcher_.back_off(uuid)); }
+  /// Its RAM is free for QEMU's own protection once this returns: under another's, QEMU can't begin
+  /// a background-snapshot, and aborts. `locate` of the constructor refuses the VM from before the
+  /// call. `where`: asked where no log is open, as an agent that was killed may have left its own.
+  Status give_way(const std::string& uuid, const std::function<Result<VmProcess>()>& where);
   void forget(const std::string& uuid) { watcher_.forget(uuid); }
   /// As Driver::look_anew().
   Milliseconds look_anew(const std::string& uuid);

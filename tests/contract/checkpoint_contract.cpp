@@ -16,13 +16,13 @@ const CheckpointId kThird{"ck-3"};
 class Part {
  public:
   Part(Hosts& hosts, int host, VmSpec vm, const CheckpointId& id)
-      : hosts_(hosts), driver_(hosts.driver(host)), vm_(std::move(vm)) {
+      : hosts_(hosts), host_(host), vm_(std::move(vm)) {
     ticket = {id, vm_.key(), hosts.new_file(), kWrite, {}, true};
   }
 
   /// False where the backend prepares nothing.
   bool prepare() {
-    auto ready = driver_.prepare_capture(ticket);
+    auto ready = driver().prepare_capture(ticket);
     if (!ready && ready.error().code == Code::Unsupported) return false;
     EXPECT_TRUE(is_ok(ready));
     if (!ready) return true;
@@ -33,7 +33,7 @@ class Part {
   }
   /// False where the backend has no captures.
   bool begin() {
-    auto begun = driver_.begin_capture(ticket);
+    auto begun = driver().begin_capture(ticket);
     if (!begun && begun.error().code == Code::Unsupported) return false;
     EXPECT_TRUE(is_ok(begun));
     if (!begun) return true;
@@ -43,7 +43,7 @@ class Part {
     return true;
   }
   CaptureStatus status() {
-    auto found = driver_.capture(vm_.key());
+    auto found = driver().capture(vm_.key());
     EXPECT_TRUE(is_ok(found));
     return found ? *found : CaptureStatus{};
   }
@@ -58,8 +58,8 @@ class Part {
     }
     return true;
   }
-  Result<CaptureStatus> release() { return driver_.release_capture(vm_.key(), ticket.checkpoint); }
-  Status drop() { return driver_.drop_capture(vm_.key(), ticket.checkpoint, ticket.path); }
+  Result<CaptureStatus> release() { return driver().release_capture(vm_.key(), ticket.checkpoint); }
+  Status drop() { return driver().drop_capture(vm_.key(), ticket.checkpoint, ticket.path); }
   /// As a checkpoint keeps it, once it is durable.
   CheckpointPart kept() {
     const CaptureStatus durable = status();
@@ -93,8 +93,11 @@ class Part {
   CaptureTicket ticket;
 
  private:
+  /// Asked for each time: a restarted agent is another driver.
+  Driver& driver() { return hosts_.driver(host_); }
+
   Hosts& hosts_;
-  Driver& driver_;
+  int host_;
   VmSpec vm_;
 };
 

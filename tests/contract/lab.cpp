@@ -146,7 +146,7 @@ LabHosts::~LabHosts() {
 VmSpec LabHosts::vm(const GuestPlan& plan) {
   ++made_;
   VmSpec spec;
-  spec.id = VmId{"ct-" + std::to_string(getpid()) + "-" + std::to_string(made_)};
+  spec.id = VmId{names() + std::to_string(made_)};
   spec.uuid = make_uuid(rng_);
   const auto mac = MacAddress::parse("52:54:00:ff:fe:" + make_hex(rng_, 1));
   const auto ip = Ipv4Address::parse(lab_.subnet + ".1." + std::to_string(240 + made_ % 10));
@@ -160,6 +160,10 @@ VmSpec LabHosts::vm(const GuestPlan& plan) {
                      " rate=" + std::to_string(static_cast<std::uint64_t>(plan.dirty_bytes_per_s)) +
                      (plan.faulty ? " fault=1" : "");
   return spec;
+}
+
+std::string LabHosts::names() {
+  return "ct-" + std::to_string(getpid()) + "-";
 }
 
 TemplateSpec LabHosts::template_of(const VmSpec& vm) {

@@ -39,6 +39,8 @@ class LabHosts : public Hosts {
   VmSpec vm(const GuestPlan& plan) override;
   TemplateSpec template_of(const VmSpec& vm) override;
   std::string new_file() override;
+  /// What the names of its VMs begin with: nobody else's do.
+  static std::string names();
   std::string bad_file() override { return (files_ / "none" / "file").string(); }
   void wait(Milliseconds duration) override { clock_.sleep_for(duration); }
   MonotonicTime now() override { return clock_.now(); }

@@ -77,6 +77,7 @@ class LibvirtHosts : public LabHosts {
     options.memory = kHostMemory;
     options.state_dir = state_of(index);
     options.dirty_log_library = MARE_DIRTY_LOG_LIBRARY;
+    options.watched_names = names();  // other tests have VMs on the same libvirtd
     options.watchdog = MARE_WATCHDOG;
     options.deadman_library = MARE_DEADMAN_LIBRARY;
     options.deadman_file = memory_of_templates() + "/" + options.host_name + ".deadman";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -60,6 +61,21 @@ void use_cpu(std::size_t ms) {
   }
 }
 
+/// 'y' or 'n'.
+char try_to_protect(void* memory, std::size_t size) {
+  const auto uffd =
+      static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+  uffdio_register with{};
+  with.range = {reinterpret_cast<std::uintptr_t>(memory), size};
+  with.mode = UFFDIO_REGISTER_MODE_WP;
+  const bool done = ioctl(uffd, UFFDIO_API, &api) == 0 && ioctl(uffd, UFFDIO_REGISTER, &with) == 0;
+  close(uffd);
+  return done ? 'y' : 'n';
+}
+
 }  // namespace
 
 Child::Child(Bytes ram, bool with_userfaultfd) {
@@ -113,15 +129,17 @@ void Child::live(Bytes ram, bool with_userfaultfd, int orders, int answers) {
       madvise(memory + order.first * kPageBytes, order.count * kPageBytes, MADV_DONTNEED);
     }
     if (order.what == 'b') use_cpu(order.count);
-    if (::write(answers, "", 1) != 1) break;
+    const char answer = order.what == 'p' ? try_to_protect(at, ram.count) : 'y';
+    if (::write(answers, &answer, 1) != 1) break;
   }
   _exit(0);
 }
 
-void Child::give(const Order& order) {
-  ASSERT_EQ(::write(orders_, &order, sizeof order), static_cast<ssize_t>(sizeof order));
-  char done = 0;
-  ASSERT_EQ(read(answers_, &done, 1), 1) << "the child has ended";
+char Child::give(const Order& order) {
+  EXPECT_EQ(::write(orders_, &order, sizeof order), static_cast<ssize_t>(sizeof order));
+  char answer = 0;
+  EXPECT_EQ(read(answers_, &answer, 1), 1) << "the child has ended";
+  return answer;
 }
 
 void Child::write(std::size_t first, std::size_t count, Fill fill) {
@@ -132,6 +150,9 @@ void Child::drop(std::size_t first, std::size_t count) {
 }
 void Child::burn(Milliseconds cpu) {
   give({'b', Fill::Zero, 0, static_cast<std::size_t>(cpu.count())});
+}
+bool Child::can_protect_its_ram() {
+  return give({'p', Fill::Zero, 0, 0}) == 'y';
 }
 
 }  // namespace mare::dirtylog::test

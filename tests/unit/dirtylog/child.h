@@ -34,6 +34,8 @@ class Child {
   void drop(std::size_t first, std::size_t count);
   /// Uses its CPU until it has used that much more.
   void burn(Milliseconds cpu);
+  /// By a userfaultfd of its own, as QEMU does for a background-snapshot; only tried.
+  bool can_protect_its_ram();
   void kill();
 
  private:
@@ -44,7 +46,7 @@ class Child {
     std::size_t count = 0;
   };
   [[noreturn]] static void live(Bytes ram, bool with_userfaultfd, int orders, int answers);
-  void give(const Order& order);
+  char give(const Order& order);
 
   pid_t pid_ = -1;
   int orders_ = -1;

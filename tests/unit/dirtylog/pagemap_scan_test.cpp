@@ -113,6 +113,19 @@ TEST_F(PagemapScanTest, ASecondAgentGoesOnWithTheSameDescriptor) {
   }
 }
 
+// QEMU's background-snapshot needs the RAM for a descriptor of its own.
+TEST_F(PagemapScanTest, WhatAKilledAgentLeftCanBeReleased) {
+  const pid_t pid = child_.pid();
+  EXPECT_TRUE(PagemapScan::release(pid, kRam).ok()) << "nobody was here yet";
+  EXPECT_TRUE(child_.can_protect_its_ram());
+  auto log = open_log();
+  ASSERT_TRUE(log);
+  ASSERT_TRUE(log->arm().ok());
+  EXPECT_FALSE(child_.can_protect_its_ram());
+  EXPECT_TRUE(PagemapScan::release(pid, kRam).ok());
+  EXPECT_TRUE(child_.can_protect_its_ram());
+}
+
 TEST_F(PagemapScanTest, ItsEndEndsTheFaults) {
   auto log = open_log();
   ASSERT_TRUE(log);

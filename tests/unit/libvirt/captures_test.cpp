@@ -93,9 +93,19 @@ TEST(Captures, APreparationThatFailsLeavesNothing) {
       connection, [](const std::string&) {}, clock, log);
   const CaptureTicket ticket{
       CheckpointId{"ck-1"}, {VmId{"test"}, uuid.data()}, directory.path() + "/ck-1/test"};
+  auto refused = captures.prepare(
+      ticket, true, [] { return make_error(Code::Unavailable, "its RAM stays registered"); });
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "its RAM stays registered");
+  EXPECT_FALSE(captures.active(uuid.data()));
   for (int attempt = 0; attempt < 2; ++attempt) {
     EXPECT_FALSE(captures.known(ticket).has_value());
-    auto ready = captures.prepare(ticket, true);
+    bool taken = false;
+    auto ready = captures.prepare(ticket, true, [&] {
+      taken = captures.active(uuid.data());
+      return ok_status();
+    });
+    EXPECT_TRUE(taken) << "nobody may take the memory anew that somebody has let go of";
     ASSERT_FALSE(ready.ok());
     EXPECT_NE(ready.error().code, Code::AlreadyExists) << "of the first attempt nothing is left";
     EXPECT_NE(ready.error().message.find("monitor"), std::string::npos)
