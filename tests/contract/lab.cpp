@@ -1,6 +1,7 @@
 #include "tests/contract/lab.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -131,6 +132,8 @@ LabHosts::LabHosts(Lab lab, std::string kernel)
       kernel_(std::move(kernel)),
       files_(lab_.state / ("contract-" + std::to_string(getpid()))),
       log_(clock_, LogLevel::Warning) {
+  // As the agent does: libvirt answers a keep-alive on a connection that is being closed.
+  signal(SIGPIPE, SIG_IGN);
   std::error_code failed;
   fs::create_directories(files_, failed);
   const auto written = write_initramfs(files_ / "initrd.img");
