@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "hypervisor/dirtylog/kernel_abi.h"
@@ -137,9 +138,9 @@ Looked look_at_pages(pid_t pid, const std::vector<std::uint64_t>& pages, std::si
 }
 
 /// Runs at even distances over these pages, in packets, as the stream of one channel; `weight` is
-/// what a page counts for, and one of 0 is not looked at.
-double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
-                          const std::function<double(std::uint64_t)>& weight) {
+/// what a page counts for, and one of 0 is not looked at. Nothing, if that are all.
+std::optional<double> sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
+                                         const std::function<double(std::uint64_t)>& weight) {
   std::vector<std::uint64_t> pages;
   std::vector<double> up_to;  // sum of the weights
   for (const std::uint64_t page : filled) {
@@ -148,6 +149,7 @@ double sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
     pages.push_back(page);
     up_to.push_back(one + (up_to.empty() ? 0 : up_to.back()));
   }
+  if (pages.empty()) return std::nullopt;
   const std::size_t packets =
       std::clamp(pages.size() / kPacketPages / kShareOfPages, kFewestPackets, kMostPackets);
   const std::size_t wanted = std::min(pages.size(), packets * kPacketPages);
@@ -200,7 +202,8 @@ double packed_fraction(std::span<const std::byte> pages) {
   return std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size()));
 }
 
-Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat) {
+Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat,
+                                  const PageSet& written) {
   auto process = Process::open(pid);
   if (!process) return process.error();
   auto ram = process->guest_ram(memory);
@@ -212,13 +215,19 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
   MemoryContent out;
   out.total = Bytes{ram->size()};
   out.compressed_fraction =
-      sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; });
-  out.hot_compressed_fraction = out.compressed_fraction;
-  if (std::any_of(heat.begin(), heat.end(), [](double share) { return share > 0; })) {
+      sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; }).value_or(1);
+  std::optional<double> hot;
+  if (!written.empty()) {
+    // Not where, but what: a region has other pages, too, that may be packed much better.
+    hot = sample_compression(pid, looked.filled, [&](std::uint64_t page) {
+      return written.has((page - ram->start) / kPage) ? 1.0 : 0.0;
+    });
+  } else if (std::any_of(heat.begin(), heat.end(), [](double share) { return share > 0; })) {
     const std::uint64_t width = (ram->size() + heat.size() - 1) / heat.size();
-    out.hot_compressed_fraction = sample_compression(
-        pid, looked.filled, [&](std::uint64_t page) { return heat[(page - ram->start) / width]; });
+    hot = sample_compression(pid, looked.filled,
+                             [&](std::uint64_t page) { return heat[(page - ram->start) / width]; });
   }
+  out.hot_compressed_fraction = hot.value_or(out.compressed_fraction);
   if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
   if (looked.pages == 0 && !present->pages.empty()) {
     return make_error(Code::Unavailable, "the memory of its process can't be read",

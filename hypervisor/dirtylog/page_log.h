@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "hypervisor/dirtylog/page_set.h"
 #include "orchestrator/core/result.h"
 #include "orchestrator/core/units.h"
 
@@ -23,6 +24,7 @@ struct LogReading {
   Microseconds progress{0};  // CPU time of all vCPUs, from any origin
   Microseconds waited{0};    // that they wanted to run and did not get a CPU, from any origin
   std::vector<double> heat;  // share of each region written since arm()
+  PageSet written;           // since arm(); empty from a log that samples
 };
 
 /// Not thread-safe: the watcher calls it under the VM's lock. The destructor ends all cost for the

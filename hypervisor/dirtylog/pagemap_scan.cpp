@@ -245,11 +245,12 @@ Result<LogReading> PagemapScan::read() {
   LogReading out;
   out.heat.assign(kHeatRegions, 0);
   const Microseconds before = process_.cpu_time(vcpus_);
-  const bool read = for_each_written(pagemap_.get(), ram_.start, ram_.end,
-                                     [&](std::uint64_t from, std::uint64_t to) {
-                                       out.unique.count += to - from;
-                                       add_heat(out.heat, ram_, from, to);
-                                     });
+  const bool read = for_each_written(
+      pagemap_.get(), ram_.start, ram_.end, [&](std::uint64_t from, std::uint64_t to) {
+        out.unique.count += to - from;
+        add_heat(out.heat, ram_, from, to);
+        out.written.add((from - ram_.start) / kPage, (to - ram_.start) / kPage);
+      });
   if (!read) return failure("PAGEMAP_SCAN can't read its RAM");
   // A process that ends meanwhile has no memory left, and looks idle.
   if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");

@@ -136,6 +136,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
         static_cast<double>(told->granted.count()) / static_cast<double>(told->wanted.count());
   }
   out.heat = vm.heat;
+  out.written = vm.written;
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;
@@ -224,7 +225,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   Cycle& cycle = vm.cycles.back();
   cycle.scanning += after - before;
   cycle.written = std::max(cycle.written, reading.unique);
-  if (!cycle.first) cycle.first = LogReading{{}, reading.progress, reading.waited, {}};
+  if (!cycle.first) cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
   cycle.granted = std::max(Microseconds{0}, reading.progress - cycle.first->progress);
   cycle.wanted = cycle.granted + std::max(Microseconds{0}, reading.waited - cycle.first->waited);
   DirtyPoint point;
@@ -240,7 +241,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   const auto next = std::find_if(kPoints.begin(), kPoints.end(),
                                  [&](milliseconds at) { return at > point.wall; });
   cycle.whole = next == kPoints.end() || *next > cycle.length;
-  keep_heat(vm, reading.heat);
+  keep_heat(vm, reading);
   if (!cycle.whole) {
     vm.due = cycle.began + *next;
     return;
@@ -256,13 +257,17 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
 
 /// A glance, or a cycle that is not over, may fall between two bursts of the guest: it adds to what
 /// the last long one saw.
-void Watcher::keep_heat(Vm& vm, const std::vector<double>& seen) {
+void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
   const Cycle& cycle = vm.cycles.back();
-  if ((cycle.whole && !cycle.glance) || vm.heat.size() != seen.size()) {
-    vm.heat = seen;
+  if ((cycle.whole && !cycle.glance) || vm.heat.size() != seen.heat.size()) {
+    vm.heat = seen.heat;
+    vm.written = seen.written;
     return;
   }
-  for (std::size_t i = 0; i < seen.size(); ++i) vm.heat[i] = std::max(vm.heat[i], seen[i]);
+  for (std::size_t i = 0; i < seen.heat.size(); ++i) {
+    vm.heat[i] = std::max(vm.heat[i], seen.heat[i]);
+  }
+  vm.written.add(seen.written);
 }
 
 /// Ends the running cycle, if there is one, with what it has seen.

@@ -176,8 +176,9 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   if (!watches_) return make_error(Code::Unsupported, "no dirty-page log: " + why_not_exact_);
   const auto use = cpus_.look(clock_.now());  // before the scan takes one
   const auto report = watcher_.report(vm.uuid);
-  auto content = dirtylog::scan_memory(process.pid, process.memory,
-                                       report ? report->heat : std::vector<double>{});
+  auto content =
+      report ? dirtylog::scan_memory(process.pid, process.memory, report->heat, report->written)
+             : dirtylog::scan_memory(process.pid, process.memory);
   if (!content) return content.error().during("memory of VM '" + vm.id.value + "'");
   MemoryProfile out;
   out.source = source();

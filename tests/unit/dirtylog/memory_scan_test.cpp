@@ -112,6 +112,34 @@ TEST(MemoryScan, WhatIsWrittenIsSampledForItself) {
   EXPECT_NEAR(hot(), 0.5 + of_text / 2, 0.15);
 }
 
+TEST(MemoryScan, PagesAmongOthersThatAreWrittenAreSampledForThemselves) {
+  test::Child child(kRam);
+  PageSet written;
+  for (std::size_t at = 0; at < kPages; at += 16) {
+    child.write(at, 12, Fill::Text);
+    child.write(at + 12, 4, Fill::Random);
+    written.add(at + 12, at + 16);
+  }
+  const std::vector<double> heat(kHeatRegions, 0.25);
+  const auto by_regions = scan_memory(child.pid(), kRam, heat);
+  ASSERT_TRUE(by_regions.ok());
+  EXPECT_LT(by_regions->hot_compressed_fraction, 0.6);
+  const auto by_pages = scan_memory(child.pid(), kRam, heat, written);
+  ASSERT_TRUE(by_pages.ok());
+  EXPECT_GT(by_pages->hot_compressed_fraction, 0.99);
+  EXPECT_DOUBLE_EQ(by_pages->compressed_fraction, by_regions->compressed_fraction);
+}
+
+TEST(MemoryScan, WrittenPagesThatAreZeroOrGoneTellNothing) {
+  test::Child child(kRam);
+  child.write(0, kPages / 2, Fill::Text);
+  PageSet written;
+  written.add(kPages / 2, kPages);
+  const auto content = scan_memory(child.pid(), kRam, {}, written);
+  ASSERT_TRUE(content.ok());
+  EXPECT_DOUBLE_EQ(content->hot_compressed_fraction, content->compressed_fraction);
+}
+
 TEST(MemoryScan, AProcessThatIsGoneIsNotFound) {
   test::Child child(kRam);
   const pid_t gone = child.pid();

@@ -74,6 +74,20 @@ TEST_F(PagemapScanTest, HeatIsTheShareOfEachRegion) {
   EXPECT_EQ(std::count(reading->heat.begin(), reading->heat.end(), 0.0), 62);
 }
 
+TEST_F(PagemapScanTest, TellsWhichPages) {
+  auto log = open_log();
+  ASSERT_TRUE(log);
+  ASSERT_TRUE(log->arm().ok());
+  child_.write(63, 2);
+  child_.write(1000, 1);
+  const auto reading = log->read();
+  ASSERT_TRUE(reading.ok());
+  for (std::size_t page = 0; page < kPages; ++page) {
+    EXPECT_EQ(reading->written.has(page), page == 63 || page == 64 || page == 1000) << page;
+  }
+  EXPECT_FALSE(reading->written.has(kPages + 1000));
+}
+
 TEST_F(PagemapScanTest, MemoryThatIsGivenBackAndWrittenAgainCounts) {
   child_.write(0, 100);
   const auto log = open_log();

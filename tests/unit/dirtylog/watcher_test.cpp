@@ -47,8 +47,11 @@ class FakeLog final : public PageLog {
     clock_.advance(vm_.scan_takes);
     const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
     const auto written = static_cast<std::uint64_t>(vm_.rate * since);
-    return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
-                      progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat)};
+    return LogReading{Bytes{std::min(written, vm_.wws.count)},
+                      progress(),
+                      progress() * vm_.waits_as_often,
+                      std::vector<double>(kHeatRegions, vm_.heat),
+                      {}};
   }
 
  private:

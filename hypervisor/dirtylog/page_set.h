@@ -1,0 +1,36 @@
+// Which pages of a VM's RAM: a bit each, so 32 KiB for a GiB.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace mare::dirtylog {
+
+class PageSet {
+ public:
+  /// `begin` to before `end`, as numbers of pages since the RAM's start.
+  void add(std::size_t begin, std::size_t end) {
+    if (end > begin && words_.size() <= (end - 1) / kBits) words_.resize((end - 1) / kBits + 1);
+    for (std::size_t page = begin; page < end; ++page) {
+      words_[page / kBits] |= std::uint64_t{1} << page % kBits;
+    }
+  }
+  void add(const PageSet& other) {
+    if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+    for (std::size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
+  }
+  bool has(std::size_t page) const {
+    return page / kBits < words_.size() && (words_[page / kBits] >> page % kBits & 1U) != 0;
+  }
+  bool empty() const {
+    return std::all_of(words_.begin(), words_.end(), [](std::uint64_t word) { return word == 0; });
+  }
+
+ private:
+  static constexpr std::size_t kBits = 64;
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace mare::dirtylog
