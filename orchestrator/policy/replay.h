@@ -72,7 +72,7 @@ struct HypervisorCosts {
 
 struct ReplayInput {
   const DirtyCurve* curve = nullptr;
-  const DirtyCurve* high = nullptr;  // the high end of its range; null: windows do not differ
+  const DirtyCurve* low = nullptr;  // the low end of its range; null: windows do not differ
   /// What a round finds written is then by one of these, drawn at random for each round.
   const std::vector<DirtyCurve>* cycles = nullptr;
   std::uint64_t seed = 1;

@@ -23,10 +23,11 @@ constexpr int kAlike = 8;
 constexpr double kSame = 1e-4;
 // A round that leaves a little more than the threshold may as well have left less: which pages are
 // written, and where in a slice it ends, varies. By as much as windows of its length were seen to
-// differ, and at least as if each page were written by chance, so with the square root of their
-// number; a deviation is at most this share of what is left. Of a sort and a sweep that
-// auto-converge slowed on a link that they nearly fill, four moves took 24 to 35 s: 10% gave one of
-// them 61, 25% another one 23, 15% all within 15%.
+// be below their middle (of a sweep that a link at 100 Mbit/s just carries, rounds of 0.1 s had
+// 0.4 to 1.8 MB, mostly 1.5), and at least as if each page were written by chance, so with the
+// square root of their number; a deviation is at most this share of what is left. Of a sort and a
+// sweep that auto-converge slowed on a link that they nearly fill, four moves took 24 to 35 s: 10%
+// gave one of them 61, 25% another one 23, 15% all within 15%.
 constexpr double kMostUnsure = 0.15;
 
 class Rounds {
@@ -234,8 +235,8 @@ void Rounds::wait_for_cpu() {
 void Rounds::look() {
   wait_for_cpu();
   const double written = written_since_look();
-  if (in_.high != nullptr) {
-    unsure_ = std::max(0.0, in_.high->bytes(since_look_) - curve_.bytes(since_look_)) / kTwoSided95;
+  if (in_.low != nullptr) {
+    unsure_ = std::max(0.0, curve_.bytes(since_look_) - in_.low->bytes(since_look_)) / kTwoSided95;
   }
   const double seen = curve_.bytes(window_);
   const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));

@@ -48,7 +48,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   const ForecastInput& in = situation.input;
   ReplayInput out;
   out.curve = &curve;
-  if (&curve == &situation.middle) out.high = &situation.high;
+  if (&curve == &situation.middle) out.low = &situation.low;
   out.total_bytes = static_cast<double>(in.profile.total.count);
   out.zero_bytes = static_cast<double>(std::min(in.profile.zero, in.profile.total).count);
   out.compressed_fraction = in.profile.compressed_fraction;

@@ -248,9 +248,9 @@ TEST(DirtyCurve, BurstsThatWereSeenAreInTheRange) {
 
 TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
   std::vector<DirtyCycle> cycles;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = -1; i < 4; ++i) {
     const double at_once = i == 3 ? 8.9e6 : 0.1e6;
-    // The first one was cut short.
+    // The second one was cut short; the first one is of a guest that has just come.
     cycles.push_back(cycle(
         1, [at_once](double p) { return p < 0.5 ? at_once : 9e6; }, i == 0 ? 0.2 : 64));
   }
@@ -262,6 +262,22 @@ TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
   cycles.pop_back();
   EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "they are alike";
   EXPECT_TRUE(DirtyCurve::each(profile({})).empty());
+}
+
+TEST(DirtyCurve, HowAGuestWritesThatHasJustComeIsNotDrawn) {
+  // Each 64 s after the one before, but for the fourth, which an hour's pause is in front of.
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 6; ++i) {
+    const double at_once = i == 3 ? 0.1e6 : 8.9e6;
+    cycles.push_back(cycle(1, [at_once](double p) { return p < 0.5 ? at_once : 9e6; }));
+    cycles.back().began = std::chrono::seconds{64 * i + (i >= 3 ? 3600 : 0)};
+  }
+  EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "the others are alike";
+  for (int i = 3; i < 6; ++i)
+    cycles[static_cast<std::size_t>(i)].began = std::chrono::seconds{64 * i};
+  EXPECT_EQ(DirtyCurve::each(profile(cycles)).size(), 5U) << "this one counts";
+  // Too few are left to do without.
+  EXPECT_EQ(DirtyCurve::each(profile({cycles[3], cycles[4], cycles[5]})).size(), 3U);
 }
 
 std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {

@@ -68,16 +68,16 @@ TEST(Replay, ARoundThatHappensToLeaveLessEndsWhatHangsJustAboveTheLimit) {
   const DirtyCurve curve = writer(100 * kMega, 3.3 * kMega, 200 * kMega);
   ReplayInput in = input(curve);
   EXPECT_FALSE(replay(in).converges) << "each round is like the one before";
-  const DirtyCurve more = writer(130 * kMega, 4.3 * kMega, 200 * kMega);
-  in.high = &more;
+  const DirtyCurve less = writer(70 * kMega, 2.3 * kMega, 200 * kMega);
+  in.low = &less;
   const Replay out = replay(in);
   EXPECT_TRUE(out.converges);
   EXPECT_LE(out.rounds.size(), 12U);
   // Three times as much as would do is never left by chance.
   const DirtyCurve far = writer(100 * kMega, 9 * kMega, 200 * kMega);
-  const DirtyCurve farther = writer(130 * kMega, 12 * kMega, 200 * kMega);
+  const DirtyCurve nearer = writer(70 * kMega, 6 * kMega, 200 * kMega);
   ReplayInput endless = input(far);
-  endless.high = &farther;
+  endless.low = &nearer;
   EXPECT_FALSE(replay(endless).converges);
 }
 
