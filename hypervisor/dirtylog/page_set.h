@@ -1,7 +1,7 @@
 // Which pages of a VM's RAM: a bit each, so 32 KiB for a GiB.
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,9 +24,12 @@ class PageSet {
   bool has(std::size_t page) const {
     return page / kBits < words_.size() && (words_[page / kBits] >> page % kBits & 1U) != 0;
   }
-  bool empty() const {
-    return std::all_of(words_.begin(), words_.end(), [](std::uint64_t word) { return word == 0; });
+  std::size_t count() const {
+    std::size_t sum = 0;
+    for (const std::uint64_t word : words_) sum += static_cast<std::size_t>(std::popcount(word));
+    return sum;
   }
+  bool empty() const { return count() == 0; }
 
  private:
   static constexpr std::size_t kBits = 64;

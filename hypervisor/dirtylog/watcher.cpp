@@ -38,6 +38,8 @@ constexpr int kExactness = 4;
 /// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
 constexpr int kCostLimitPercent = 1;
 constexpr std::uint64_t kPageBytes = 4096;
+/// To tell from them how well what is written compresses.
+constexpr std::size_t kEnoughPages = 256;
 /// Of CPU time, to tell how much of it a guest gets.
 constexpr Microseconds kEnoughWanted{20'000};
 
@@ -136,7 +138,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
         static_cast<double>(told->granted.count()) / static_cast<double>(told->wanted.count());
   }
   out.heat = vm.heat;
-  out.written = vm.written;
+  out.written = written_now(vm);
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;
@@ -193,6 +195,7 @@ Status Watcher::begin_cycle(Vm& vm) {
   const std::lock_guard lock(mutex_);
   const bool first = vm.cycles.empty();
   cycle.glance = vm.glances > 0;
+  if (first || !vm.cycles.back().glance) vm.lately = {};
   if (cycle.glance) {
     --vm.glances;
   } else {
@@ -242,6 +245,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                                  [&](milliseconds at) { return at > point.wall; });
   cycle.whole = next == kPoints.end() || *next > cycle.length;
   keep_heat(vm, reading);
+  vm.lately.add(reading.written);
   if (!cycle.whole) {
     vm.due = cycle.began + *next;
     return;
@@ -268,6 +272,12 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
     vm.heat[i] = std::max(vm.heat[i], seen.heat[i]);
   }
   vm.written.add(seen.written);
+}
+
+/// A set-up, or another program, that the last long cycle saw is over: what was written since the
+/// look anew tells more, if it is enough.
+const PageSet& Watcher::written_now(const Vm& vm) {
+  return vm.lately.count() >= kEnoughPages ? vm.lately : vm.written;
 }
 
 /// Ends the running cycle, if there is one, with what it has seen.

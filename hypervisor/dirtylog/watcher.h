@@ -29,7 +29,7 @@ inline constexpr std::size_t kCyclesKept = 24;
 struct WatchReport {
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   std::vector<double> heat;        // of the last long cycle, and of what came after it
-  PageSet written;                 // as heat; empty where the log samples
+  PageSet written;                 // lately, or else as heat; empty where the log samples
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
   double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
   std::string not_watched;         // why not, at this moment; "" if it is
@@ -84,6 +84,7 @@ class Watcher {
     std::deque<Cycle> cycles;
     std::vector<double> heat;
     PageSet written;
+    PageSet lately;  // since the running cycle began, or the glances before it
     std::string why = "its log is not open yet";
     bool hopeless = false;
     MonotonicTime due{0};
@@ -99,6 +100,7 @@ class Watcher {
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
   static void keep_heat(Vm& vm, const LogReading& seen);
+  static const PageSet& written_now(const Vm& vm);
   void cut_short(Vm& vm);
   void close_log(Vm& vm, const std::string& why, std::chrono::nanoseconds again);
   void failed(const std::string& uuid, Vm& vm, const Error& error);

@@ -28,6 +28,7 @@ struct FakeVm {
   int armed = 0;
   int read = 0;
   double heat = 0.25;
+  PageSet pages;
   MonotonicTime armed_at{0};
 };
 
@@ -47,11 +48,9 @@ class FakeLog final : public PageLog {
     clock_.advance(vm_.scan_takes);
     const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
     const auto written = static_cast<std::uint64_t>(vm_.rate * since);
-    return LogReading{Bytes{std::min(written, vm_.wws.count)},
-                      progress(),
-                      progress() * vm_.waits_as_often,
-                      std::vector<double>(kHeatRegions, vm_.heat),
-                      {}};
+    return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
+                      progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat),
+                      vm_.pages};
   }
 
  private:
@@ -166,6 +165,32 @@ TEST_F(WatcherTest, HeatIsOfTheLastLongCycleAndOfWhatCameAfterIt) {
   vms_["a"].heat = 0.3;
   run(seconds{140});
   EXPECT_DOUBLE_EQ(heat(), 0.3) << "a whole one since";
+}
+
+TEST_F(WatcherTest, PagesAreThoseOfALookAnewIfItSawEnough) {
+  const auto pages = [&](std::size_t begin, std::size_t end) {
+    vms_["a"].pages = {};
+    vms_["a"].pages.add(begin, end);
+  };
+  const auto seen = [&] { return watcher_.report("a")->written; };
+  pages(0, 1000);
+  watcher_.watch("a");
+  run(seconds{12});
+  EXPECT_EQ(seen().count(), 1000U);
+  pages(2000, 2300);
+  watcher_.look_anew("a");
+  run(milliseconds{100});
+  EXPECT_EQ(seen().count(), 300U);
+  EXPECT_TRUE(seen().has(2299));
+  pages(3000, 3100);
+  run(milliseconds{1600});
+  EXPECT_EQ(seen().count(), 400U) << "of all glances, and of the cycle after them";
+  // Too little to tell: what the last long cycle saw comes to it.
+  run(seconds{80});
+  pages(4000, 4010);
+  watcher_.look_anew("a");
+  run(milliseconds{100});
+  EXPECT_EQ(seen().count(), 110U);
 }
 
 TEST_F(WatcherTest, CostIsScansAndFaultsAndSmall) {
