@@ -39,7 +39,7 @@ def cases(rate: str) -> list[tuple[str, Workload]]:
     mib = GOODPUT[rate] / (1 << 20)
 
     def writer(name: str, *words: str) -> Workload:
-        return Workload(name, 1, ["writer", "--seconds", str(FOREVER_S), "--until", "enough", *words], steady="iteration=20 ")
+        return Workload(name, 1, ["writer", "--seconds", str(FOREVER_S), "--until", "enough", "--sync", "output", *words], steady="iteration=20 ")
 
     return [("idle", writer("idle", "--pattern", "idle", "--size-mib", "300")),
             ("half-rate", writer("half-rate", "--pattern", "random", "--size-mib", "64", "--rest-mib", "286", "--rate-mib",

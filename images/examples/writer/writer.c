@@ -2,7 +2,10 @@
 // of program: a still one, a sweep over an array, scattered updates, bursts with pauses between, a
 // sort. Every page is a function of its number and of how often it was written, and is checked
 // before it is written again, and all of them at the end.
+#include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "../example.h"
@@ -25,6 +28,7 @@ struct options {
   uint64_t corrupt_at;  // 0: never
   bool compressible;
   const char* until;
+  const char* sync;
 };
 
 static const char kHelp[] =
@@ -40,6 +44,10 @@ static const char kHelp[] =
     "  --period-ms M    of an iteration, at whose end the ranks meet (50)\n"
     "  --seconds T      ends after so long (60)\n"
     "  --until FILE     ends when FILE exists\n"
+    "  --sync FILE      have FILE, its output say, written to the storage ten times a second: who "
+    "reads\n"
+    "                   it elsewhere sees each line then, not what the system writes in half a "
+    "minute\n"
     "  --compressible   fill a page with one repeated word, not with random ones\n"
     "  --seed X         (1)\n"
     "  --corrupt-at N   flip a bit in iteration N, to see that it is found\n\n"
@@ -75,6 +83,7 @@ static void read_options(int argc, char** argv, struct options* options) {
                                         {"period-ms", required_argument, NULL, 'm'},
                                         {"seconds", required_argument, NULL, 't'},
                                         {"until", required_argument, NULL, 'u'},
+                                        {"sync", required_argument, NULL, 'y'},
                                         {"compressible", no_argument, NULL, 'c'},
                                         {"corrupt-at", required_argument, NULL, 'e'},
                                         {"seed", required_argument, NULL, 'x'},
@@ -121,6 +130,9 @@ static void read_options(int argc, char** argv, struct options* options) {
         break;
       case 'u':
         options->until = optarg;
+        break;
+      case 'y':
+        options->sync = optarg;
         break;
       case 'c':
         options->compressible = true;
@@ -320,9 +332,31 @@ static int finish(struct run* run) {
   return wrong > 0;
 }
 
+// By a process of its own: storage that does not answer, as during a move, is not to stop the work.
+static void keep_in_sync(const char* path) {
+  const pid_t work = getpid();
+  const pid_t child = fork();
+  if (child < 0) {
+    perror("writer: --sync");
+    exit(2);
+  }
+  if (child > 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  while (getppid() == work) {
+    const int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file >= 0) {
+      fdatasync(file);
+      close(file);
+    }
+    example_pause_us(100000);
+  }
+  _exit(0);
+}
+
 int main(int argc, char** argv) {
   struct run run = {0};
   read_options(argc, argv, &run.options);
+  if (run.options.sync) keep_in_sync(run.options.sync);
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &run.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &run.ranks);
