@@ -372,6 +372,9 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
   out.set_cpu_granted(value.cpu_granted);
+  out.set_sequential(value.sequential);
+  out.set_cpu_quota(value.cpu_quota);
+  out.set_cpu_quota_period_us(value.cpu_quota_period.count());
   return out;
 }
 
@@ -399,6 +402,9 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
   out.cpu_granted = value.cpu_granted() > 0 ? value.cpu_granted() : 1;
+  out.sequential = value.sequential();
+  out.cpu_quota = value.cpu_quota();
+  out.cpu_quota_period = Microseconds{value.cpu_quota_period_us()};
   return out;
 }
 

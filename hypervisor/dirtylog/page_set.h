@@ -30,6 +30,16 @@ class PageSet {
     return sum;
   }
   bool empty() const { return count() == 0; }
+  /// Of pages that follow one another without a gap.
+  std::size_t runs() const {
+    std::size_t sum = 0;
+    std::uint64_t before = 0;  // its last page, as the lowest bit
+    for (const std::uint64_t word : words_) {
+      sum += static_cast<std::size_t>(std::popcount(word & ~(word << 1U | before)));
+      before = word >> (kBits - 1);
+    }
+    return sum;
+  }
 
  private:
   static constexpr std::size_t kBits = 64;

@@ -139,6 +139,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   }
   out.heat = vm.heat;
   out.written = written_now(vm);
+  out.sequential = sequential_now(vm);
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;
@@ -228,7 +229,11 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   Cycle& cycle = vm.cycles.back();
   cycle.scanning += after - before;
   cycle.written = std::max(cycle.written, reading.unique);
-  if (!cycle.first) cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
+  if (!cycle.first) {
+    cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
+    cycle.first_pages = reading.written.count();
+    cycle.first_runs = reading.written.runs();
+  }
   cycle.granted = std::max(Microseconds{0}, reading.progress - cycle.first->progress);
   cycle.wanted = cycle.granted + std::max(Microseconds{0}, reading.waited - cycle.first->waited);
   DirtyPoint point;
@@ -278,6 +283,20 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
 /// look anew tells more, if it is enough.
 const PageSet& Watcher::written_now(const Vm& vm) {
   return vm.lately.count() >= kEnoughPages ? vm.lately : vm.written;
+}
+
+/// By the first looks of the last cycles: in 50 ms few guests come round to where they began. 0
+/// where too little was written to tell.
+double Watcher::sequential_now(const Vm& vm) {
+  std::size_t pages = 0;
+  std::size_t runs = 0;
+  for (auto cycle = vm.cycles.rbegin(); cycle != vm.cycles.rend() && pages < kEnoughPages;
+       ++cycle) {
+    pages += cycle->first_pages;
+    runs += cycle->first_runs;
+  }
+  if (pages < kEnoughPages) return 0;
+  return 1 - static_cast<double>(runs) / static_cast<double>(pages);
 }
 
 /// Ends the running cycle, if there is one, with what it has seen.

@@ -32,6 +32,7 @@ struct WatchReport {
   PageSet written;                 // lately, or else as heat; empty where the log samples
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
   double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
+  double sequential = 0;           // of the pages written in a moment: their neighbour was, too
   std::string not_watched;         // why not, at this moment; "" if it is
   bool hopeless = false;           // and it will hardly change by itself
 };
@@ -68,8 +69,10 @@ class Watcher {
     Microseconds wanted{0};
     Microseconds granted{0};
     std::optional<LogReading> first = {};
-    Microseconds length{0};  // as planned; at its end, until the next one began
-    Bytes written;           // by the last reading, kept as a point or not
+    Microseconds length{0};       // as planned; at its end, until the next one began
+    Bytes written;                // by the last reading, kept as a point or not
+    std::size_t first_pages = 0;  // by the first reading,
+    std::size_t first_runs = 0;   // in so many runs
     std::chrono::nanoseconds arming{0};
     std::chrono::nanoseconds scanning{0};  // the arming included
     std::chrono::nanoseconds owed{0};      // by the short cycles before it
@@ -101,6 +104,7 @@ class Watcher {
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
   static void keep_heat(Vm& vm, const LogReading& seen);
   static const PageSet& written_now(const Vm& vm);
+  static double sequential_now(const Vm& vm);
   void cut_short(Vm& vm);
   void close_log(Vm& vm, const std::string& why, std::chrono::nanoseconds again);
   void failed(const std::string& uuid, Vm& vm, const Error& error);

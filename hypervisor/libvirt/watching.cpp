@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "hypervisor/dirtylog/cpu_quota.h"
 #include "hypervisor/dirtylog/memory_scan.h"
 #include "hypervisor/dirtylog/page_sampling.h"
 #include "hypervisor/dirtylog/pagemap_scan.h"
@@ -189,6 +190,11 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   out.hot_compressed_fraction = content->hot_compressed_fraction;
   out.host_cpus = use.cpus;
   out.busy_cpus = use.busy;
+  if (const auto qemu = dirtylog::Process::open(process.pid); qemu) {
+    const auto quota = dirtylog::cpu_quota_of(qemu->vcpu_threads());
+    out.cpu_quota = quota.cpus;
+    out.cpu_quota_period = quota.period;
+  }
   if (!report) {
     watch(vm.uuid);  // an event was missed
     return out;
@@ -202,6 +208,7 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
     if (!cycle.points.empty()) out.cycles.push_back(cycle);
   }
   out.heat = report->heat;
+  out.sequential = report->sequential;
   out.cost_fraction = report->cost_fraction;
   out.cpu_granted = report->cpu_granted;
   return out;

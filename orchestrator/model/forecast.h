@@ -49,7 +49,7 @@ struct Sending {
   std::optional<Milliseconds> later_downtime_limit = {};
 };
 /// With the first one, that of all pages.
-inline constexpr int kRoundsWithFirstLimit = 8;
+inline constexpr int kRoundsWithFirstLimit = 16;
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.
 struct DirtyPoint {
@@ -72,6 +72,8 @@ struct MemoryProfile {
   double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
   // The same of where it was written lately, which is sent again and again.
   double hot_compressed_fraction = 1;
+  /// Of the pages that it writes in a moment: they follow the one before them; 0 to 1.
+  double sequential = 0;
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;
@@ -80,6 +82,10 @@ struct MemoryProfile {
   double host_cpus = 0;      // of the host that it is on; 0: unknown
   double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
   double cpu_granted = 1;    // of the CPU time that its vCPUs wanted then; over 0 to 1
+  // What a quota lets its vCPUs have of CPUs, all together: so much of the period in each, and not
+  // more in one that they slept through before; 0: there is none.
+  double cpu_quota = 0;
+  Microseconds cpu_quota_period{0};
 };
 
 /// Goodput between two hosts, measured by a burst.

@@ -60,24 +60,32 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double hot = input.curve->bytes(missing.window_s);
   const double fault_s =
       costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / missing.rate;
-  // Missing pages that the guest has asked for after p of progress, if none had come by itself.
-  const auto asked = [&](double p) {
-    const double cold = input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
-    const double again =
-        hot > 0 ? input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot : 0;
-    return costs.touch_factor * (cold + again) / costs.page_bytes;
+  // Missing bytes that the guest has come to after p of progress, if none had come by itself.
+  const auto cold = [&](double p) {
+    return input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
+  };
+  const auto again = [&](double p) {
+    return hot > 0 ? input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot : 0;
   };
   if (!(speed > 0)) return out;
+  // After a page that was asked for QEMU goes on with those behind it: who writes in order waits
+  // only for the link, unless asking for pages elsewhere leads the stream away again and again.
+  const double streamed =
+      input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
   // background stream (its share so far is wall / duration) overtakes them.
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
   for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
     const double come = wall / out.duration_s;
-    const double stall = (asked(p + step) - asked(p)) * (1 - come) * fault_s;
-    const double stalled = std::min(stall, out.duration_s - wall);
-    out.faulted_s += stalled * costs.fault_locality;
-    wall += step / speed + stalled;
+    const double ordered = streamed * (again(p + step) - again(p));
+    const double scattered = cold(p + step) - cold(p) + again(p + step) - again(p) - ordered;
+    const double faults = costs.touch_factor * scattered / costs.page_bytes * (1 - come);
+    const double rest = out.duration_s - wall;
+    const double for_link = std::clamp(ordered / missing.rate - streamed * step / speed, 0.0, rest);
+    const double for_faults = std::min(faults * fault_s, rest - for_link);
+    out.faulted_s += for_link + for_faults * costs.fault_locality;
+    wall += step / speed + for_link + for_faults;
   }
   return out;
 }

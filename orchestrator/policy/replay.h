@@ -80,12 +80,16 @@ struct ReplayInput {
   double zero_bytes = 0;
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
+  double sequential = 0;  // of the pages written in a moment: they follow the one before them
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move
   double most_share = 1;  // vCPU time a second that the guest gets when it wants all
-  double slowdown = 0;    // of its progress while pages are sent before the switch, 0 to 1
-  double link_rate = 0;   // bytes/s
+  // The same in the moments when a throttled CPU is awake; 0: no more than else. Under a quota it
+  // is more: what it slept through of a period's share is still there for the rest of the period.
+  double awake_share = 0;
+  double slowdown = 0;   // of its progress while pages are sent before the switch, 0 to 1
+  double link_rate = 0;  // bytes/s
   double round_trip_s = 0;
   std::optional<double> rate_limit;              // bytes/s, until the switch
   double downtime_limit_s = 0.3;                 // as the hypervisor is told

@@ -88,7 +88,7 @@ class Rounds {
   /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
   /// its work at 50%.
   double progress_rate() const {
-    const double most = std::max(in_.most_share, curve_.share());
+    const double most = std::max(std::max(in_.most_share, in_.awake_share), curve_.share());
     return std::min(curve_.share(), most * (1 - throttle_)) * (1 - in_.slowdown);
   }
   /// Of the job's time, a second: what it would have done and does not.
@@ -305,14 +305,16 @@ void Rounds::round() {
   const double before = marked();
   const double rate_before = rate_;
   const double throttle_before = throttle_;
+  const double waited_before = waited_;
   const double began = now_;
   sent_ = 0;
   // On average the look comes half a slice after the threshold was passed.
   const double per_byte = marked() > 0 ? marked_s(rate_) / marked() : 0;
   const double down_to_threshold = std::max(0.0, marked() - threshold()) * per_byte;
-  const double wanted =
-      std::min(std::max(costs_.iterate_s, down_to_threshold + costs_.iterate_s / 2),
-               std::max(costs_.iterate_s, marked_s(rate_)));
+  // A wait before it makes the rate look low, so that nothing fits, until that is told anew.
+  const double least = waited_ > 0 ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
+  const double wanted = std::min(std::max(least, down_to_threshold + costs_.iterate_s / 2),
+                                 std::max(costs_.iterate_s, marked_s(rate_)));
   double duration = until_next_look(wanted);
   const bool limited = in_.time_limit_s && now_ + duration >= *in_.time_limit_s;
   if (limited) duration = std::max(0.0, *in_.time_limit_s - now_);
@@ -325,8 +327,9 @@ void Rounds::round() {
     force(in_.at_limit);
     return;
   }
-  // The wait counts as time in which so much, or so little, was sent.
-  const double seen = threshold() * duration / (duration + waited_);
+  // What fits goes by the rate of the last window, which began before this look's own wait.
+  const bool told_anew = duration >= costs_.rate_window_s;
+  const double seen = threshold() * (told_anew ? 1 : duration / (duration + waited_before));
   if (ends_by_now(seen)) {
     // The round that ends it leaves less than the threshold, by half a slice on average.
     const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);

@@ -76,6 +76,9 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
                   {"cpu_granted", profile.cpu_granted},
+                  {"sequential", profile.sequential},
+                  {"cpu_quota", profile.cpu_quota},
+                  {"cpu_quota_period_us", profile.cpu_quota_period.count()},
                   {"cycles", std::move(cycles)},
                   {"heat", profile.heat}});
 }
@@ -94,6 +97,9 @@ MemoryProfile profile_from(const json& from) {
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   out.cpu_granted = number_or(from, "cpu_granted", out.cpu_granted);
+  out.sequential = number_or(from, "sequential", out.sequential);
+  out.cpu_quota = number_or(from, "cpu_quota", out.cpu_quota);
+  out.cpu_quota_period = Microseconds{number_or<std::int64_t>(from, "cpu_quota_period_us", 0)};
   for (const auto& cycle : list_in(from, "cycles")) {
     if (cycle.is_object()) out.cycles.push_back(cycle_from(cycle));
   }

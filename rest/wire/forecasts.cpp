@@ -70,6 +70,9 @@ Json to_json(const MemoryProfile& profile) {
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},
               {"cpu_granted", profile.cpu_granted},
+              {"sequential", profile.sequential},
+              {"cpu_quota", profile.cpu_quota},
+              {"cpu_quota_period_us", profile.cpu_quota_period.count()},
               {"cycles", std::move(cycles)},
               {"heat", profile.heat}};
 }

@@ -121,6 +121,9 @@ MemoryProfile full_profile() {
   profile.host_cpus = 8;
   profile.busy_cpus = 2.5;
   profile.cpu_granted = 0.75;
+  profile.sequential = 0.25;
+  profile.cpu_quota = 0.5;
+  profile.cpu_quota_period = Microseconds{100'000};
   for (int i = 1; i <= 2; ++i) {
     DirtyCycle cycle;
     cycle.began = WallTime{1'795'000'000'000'610 + i};
@@ -240,16 +243,17 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 }
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
-  const auto& [source, taken, total, zero, compressed, hot, cycles, heat, cost, emulated, cpus,
-               busy, granted] = a;
+  const auto& [source, taken, total, zero, compressed, hot, sequential, cycles, heat, cost,
+               emulated, cpus, busy, granted, quota, period] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
   return cycles_same &&
-         std::tie(source, taken, total, zero, compressed, hot, heat, cost, emulated, cpus, busy,
-                  granted) == std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                                       b.hot_compressed_fraction, b.heat, b.cost_fraction,
-                                       b.emulated, b.host_cpus, b.busy_cpus, b.cpu_granted);
+         std::tie(source, taken, total, zero, compressed, hot, sequential, heat, cost, emulated,
+                  cpus, busy, granted, quota, period) ==
+             std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
+                      b.hot_compressed_fraction, b.sequential, b.heat, b.cost_fraction, b.emulated,
+                      b.host_cpus, b.busy_cpus, b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

@@ -127,6 +127,35 @@ TEST_F(WatcherTest, PointsAreWhatTheLogSaid) {
   }
 }
 
+TEST(PageSet, CountsRunsAcrossItsWords) {
+  PageSet set;
+  EXPECT_EQ(set.runs(), 0U);
+  set.add(60, 70);
+  EXPECT_EQ(set.runs(), 1U);
+  set.add(0, 1);
+  set.add(127, 128);
+  set.add(129, 130);
+  EXPECT_EQ(set.runs(), 4U);
+  set.add(128, 129);
+  EXPECT_EQ(set.runs(), 3U);
+  EXPECT_EQ(set.count(), 14U);
+}
+
+TEST_F(WatcherTest, TellsWhetherPagesAreWrittenInOrder) {
+  vms_["a"].pages.add(100, 400);
+  vms_["a"].pages.add(1000, 1100);
+  watcher_.watch("a");
+  run(milliseconds{60});
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->sequential, 1 - 2.0 / 400);
+  for (std::size_t page = 0; page < 1000; page += 2) vms_["b"].pages.add(page, page + 1);
+  vms_["few"].pages.add(1, 10);
+  watcher_.watch("b");
+  watcher_.watch("few");
+  run(seconds{2});
+  EXPECT_DOUBLE_EQ(watcher_.report("b")->sequential, 0);
+  EXPECT_DOUBLE_EQ(watcher_.report("few")->sequential, 0) << "too few to tell";
+}
+
 TEST_F(WatcherTest, TellsHowMuchOfACpuItsVcpusGet) {
   watcher_.watch("a");
   run(milliseconds{60});

@@ -162,6 +162,17 @@ TEST(Replay, ThrottlingTakesFirstWhatAGuestDoesNotUse) {
   EXPECT_LE(idle.held_s, 0.2 * (idle.total_time_s - harmless) + 1e-9);
 }
 
+TEST(Replay, UnderAQuotaAThrottledCpuHasWhatItSleptThrough) {
+  const DirtyCurve part = writer(150 * kMega, 40 * kMega, 200 * kMega, 0.2);
+  ReplayInput in = input(part, Strategy::Throttled);
+  in.most_share = 0.25;
+  const Replay strict = replay(in);
+  in.awake_share = 0.5;
+  const Replay quota = replay(in);
+  ASSERT_TRUE(strict.converges && quota.converges);
+  EXPECT_GT(quota.total_time_s, strict.total_time_s + 2) << "60% of it is not felt";
+}
+
 TEST(Replay, LimitsOfTheRateAreSetInWholeSteps) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle);
@@ -299,6 +310,22 @@ TEST(Replay, AFaultedWorkingSetByHand) {
   EXPECT_DOUBLE_EQ(phase.duration_s, 10);
   // 100 faults of 0.5 + 0.5 + 0.4096 ms, few pages come by themselves so early.
   EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
+}
+
+TEST(Replay, WhoWritesInOrderWaitsOnlyForTheLink) {
+  // All 100 MB that it rewrites in 5 s are missing, and come in 10.
+  const DirtyCurve sweep = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  ReplayInput in = input(sweep, Strategy::Hybrid);
+  const MissingPages missing{0, 100 * kMega, 5, 100 * kMega, 10 * kMega};
+  const double scattered = post_copy(in, {}, missing).faulted_s;
+  in.sequential = 1;
+  EXPECT_NEAR(post_copy(in, {}, missing).faulted_s, 5, 0.5);
+  EXPECT_GT(scattered, 7);
+  // Pages elsewhere that are asked for between lead the stream away.
+  const MissingPages most{300 * kMega, 100 * kMega, 5, 400 * kMega, 10 * kMega};
+  const double ordered = post_copy(in, {}, most).faulted_s;
+  in.sequential = 0;
+  EXPECT_GT(ordered, 0.8 * post_copy(in, {}, most).faulted_s);
 }
 
 TEST(Replay, HybridLeavesOnlyWhatWasWrittenAgain) {

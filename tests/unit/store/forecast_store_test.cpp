@@ -57,6 +57,9 @@ Forecast full_forecast(const std::string& id) {
   out.profile.host_cpus = 8;
   out.profile.busy_cpus = 2.5;
   out.profile.cpu_granted = 0.75;
+  out.profile.sequential = 0.25;
+  out.profile.cpu_quota = 0.5;
+  out.profile.cpu_quota_period = Microseconds{100'000};
   out.profile.cycles = {{WallTime{1000}, {{Microseconds{5}, Microseconds{4}, Bytes{4096}}}},
                         {WallTime{1100}, {}}};
   out.profile.heat = {0, 0.25, 1};
@@ -110,6 +113,9 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_DOUBLE_EQ(a.host_cpus, b.host_cpus);
   EXPECT_DOUBLE_EQ(a.busy_cpus, b.busy_cpus);
   EXPECT_DOUBLE_EQ(a.cpu_granted, b.cpu_granted);
+  EXPECT_DOUBLE_EQ(a.sequential, b.sequential);
+  EXPECT_DOUBLE_EQ(a.cpu_quota, b.cpu_quota);
+  EXPECT_EQ(a.cpu_quota_period, b.cpu_quota_period);
   EXPECT_EQ(a.heat, b.heat);
   ASSERT_EQ(a.cycles.size(), b.cycles.size());
   for (std::size_t i = 0; i < a.cycles.size(); ++i) {
