@@ -38,8 +38,9 @@ Mounts mounts(const std::string& root) {
     std::string kind;
     std::string options;
     if (!(fields >> source >> where >> kind >> options)) continue;
-    if (kind == "cgroup2" && !out.second) out.second = root + where;
-    if (kind == "cgroup" && lists(options, "cpu") && !out.first) out.first = root + where;
+    // The last one may lie over the others.
+    if (kind == "cgroup2") out.second = root + where;
+    if (kind == "cgroup" && lists(options, "cpu")) out.first = root + where;
   }
   return out;
 }

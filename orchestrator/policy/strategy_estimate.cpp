@@ -17,7 +17,8 @@ constexpr double kSampledWidth = 2;
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
 // Shorter limits of the downtime than the usual one.
-constexpr Milliseconds kShorter[] = {Milliseconds{100}, Milliseconds{30}};
+constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
+                                     Milliseconds{30}};
 
 double tightness_of(const Situation& situation) {
   return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
@@ -192,10 +193,17 @@ Estimate widened(Estimate estimate, double factor) {
   return estimate;
 }
 
+/// Of the source's CPUs it is known how many are busy; the destination's are taken to be like them.
+double start_s(const Situation& situation) {
+  const MemoryProfile& profile = situation.input.profile;
+  const double busy = std::clamp(profile.busy_cpus, 0.0, std::min(1.0, profile.host_cpus));
+  return situation.costs.start_s + situation.costs.start_busy_s * busy;
+}
+
 double figure(const Situation& situation, const Replay& replay, Quantity quantity) {
   switch (quantity) {
     case Quantity::TotalTime:
-      return situation.costs.start_s + replay.total_time_s;
+      return start_s(situation) + replay.total_time_s;
     case Quantity::SentBytes:
       return replay.sent_bytes;
     case Quantity::Downtime:

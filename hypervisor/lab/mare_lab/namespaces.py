@@ -39,9 +39,10 @@ def unshare(flags: int) -> None:
     _checked(_libc.unshare(flags), "unshare")
 
 
-def mount(source: str, target: str, kind: str | None, flags: int) -> None:
+def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
     encoded = kind.encode() if kind else None
-    _checked(_libc.mount(source.encode(), target.encode(), encoded, ctypes.c_ulong(flags), None),
+    data = options.encode() if options else None
+    _checked(_libc.mount(source.encode(), target.encode(), encoded, ctypes.c_ulong(flags), data),
              f"mount {source} on {target}")
 
 
@@ -108,6 +109,35 @@ def entering(pid: int, kinds: tuple[str, ...] = ("net", "mnt", "uts"),
 def in_network_of(pid: int) -> Callable[[], None]:
     """Only the network: files and programs stay the caller's. For ip(8) and tc(8)."""
     return entering(pid, ("net",))
+
+
+def with_cpu_groups(enter: Callable[[], None]) -> Callable[[], None]:
+    """`enter`, and a mount namespace of its own in which the machine's CPU control groups are seen.
+
+    The sysfs of a host hides them. libvirtd is not to see them: it would make groups for its VMs,
+    by the same names on all hosts.
+    """
+    found: tuple[str, str] | None = None
+    with open("/proc/self/mounts", encoding="utf-8") as lines:
+        for line in lines:
+            kind, options = line.split()[2:4]
+            controllers = [one for one in options.split(",") if one in ("cpu", "cpuacct")]
+            if kind == "cgroup2" and found is None:
+                found = ("cgroup2", "")
+            elif kind == "cgroup" and "cpu" in controllers:
+                found = ("cgroup", ",".join(controllers))
+
+    def enter_and_mount() -> None:
+        enter()
+        if found is None:
+            return
+        try:
+            unshare(CLONE_NEWNS)
+            mount("cgroup", "/sys/fs/cgroup", found[0], 0, found[1])
+        except OSError:
+            pass  # Quotas are not seen then; all else works.
+
+    return enter_and_mount
 
 
 def loopback_up() -> None:

@@ -304,8 +304,8 @@ def start_agent(state: LabState, host: str) -> bool:
         return False
     plan = state.plan
     argv = config.agent_argv(plan, host, need_program(state.bin, "mare-agent"))
-    state.record(part, procs.start(argv, log_of(plan, part), plan.directory,
-                                   namespaces.entering(namespace_pid(state, host))))
+    enter = namespaces.with_cpu_groups(namespaces.entering(namespace_pid(state, host)))
+    state.record(part, procs.start(argv, log_of(plan, part), plan.directory, enter))
     return True
 
 

@@ -31,6 +31,7 @@ class CpuQuotaTest : public testing::Test {
   void version_1() const {
     put("proc/self/mounts",
         "proc /proc proc rw 0 0\n"
+        "cgroup /hidden/cpu cgroup rw,cpu 0 0\n"
         "cgroup /sys/fs/cgroup/cpu cgroup rw,nosuid,cpu,cpuacct 0 0\n"
         "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n");
   }

@@ -75,6 +75,17 @@ TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
   EXPECT_LE(forecast(calm).sending.downtime_limit, Milliseconds{30});
 }
 
+TEST(Forecast, ABusyHostBeginsLater) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.profile.host_cpus = 2;
+  const auto takes = [&in](double busy) {
+    in.profile.busy_cpus = busy;
+    return of(forecast(in), Strategy::PreCopy).total_time_s.value;
+  };
+  EXPECT_NEAR(takes(1) - takes(0), 0.10, 1e-9);
+  EXPECT_NEAR(takes(2) - takes(1), 0, 1e-9) << "no more was ever seen";
+}
+
 TEST(Forecast, ASmallWriterIsMovedAlive) {
   const Verdict out = forecast(input(1 * kMega, 4 * kMega));
   ASSERT_EQ(out.strategies.size(), static_cast<std::size_t>(kStrategies));
