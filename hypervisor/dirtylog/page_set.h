@@ -1,6 +1,7 @@
 // Which pages of a VM's RAM: a bit each, so 32 KiB for a GiB.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,13 @@ class PageSet {
     std::size_t sum = 0;
     for (const std::uint64_t word : words_) sum += static_cast<std::size_t>(std::popcount(word));
     return sum;
+  }
+  PageSet without(const PageSet& other) const {
+    PageSet out = *this;
+    for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
+      out.words_[i] &= ~other.words_[i];
+    }
+    return out;
   }
   bool empty() const { return count() == 0; }
   /// Of pages that follow one another without a gap.

@@ -231,8 +231,14 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   cycle.written = std::max(cycle.written, reading.unique);
   if (!cycle.first) {
     cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
-    cycle.first_pages = reading.written.count();
-    cycle.first_runs = reading.written.runs();
+    if (!vm.first_look.empty()) {
+      // What is written all the time, a stack or the kernel's own, tells nothing of the program's
+      // way.
+      const PageSet fresh = reading.written.without(vm.first_look);
+      cycle.first_pages = fresh.count();
+      cycle.first_runs = fresh.runs();
+    }
+    vm.first_look = reading.written;
   }
   cycle.granted = std::max(Microseconds{0}, reading.progress - cycle.first->progress);
   cycle.wanted = cycle.granted + std::max(Microseconds{0}, reading.waited - cycle.first->waited);

@@ -32,9 +32,9 @@ struct WatchReport {
   PageSet written;                 // lately, or else as heat; empty where the log samples
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
   double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
-  double sequential = 0;           // of the pages written in a moment: their neighbour was, too
-  std::string not_watched;         // why not, at this moment; "" if it is
-  bool hopeless = false;           // and it will hardly change by itself
+  double sequential = 0;    // of what was written in a moment and not in the one before: in order
+  std::string not_watched;  // why not, at this moment; "" if it is
+  bool hopeless = false;    // and it will hardly change by itself
 };
 
 class Watcher {
@@ -71,7 +71,7 @@ class Watcher {
     std::optional<LogReading> first = {};
     Microseconds length{0};       // as planned; at its end, until the next one began
     Bytes written;                // by the last reading, kept as a point or not
-    std::size_t first_pages = 0;  // by the first reading,
+    std::size_t first_pages = 0;  // by the first reading, and not by that of the cycle before,
     std::size_t first_runs = 0;   // in so many runs
     std::chrono::nanoseconds arming{0};
     std::chrono::nanoseconds scanning{0};  // the arming included
@@ -87,7 +87,8 @@ class Watcher {
     std::deque<Cycle> cycles;
     std::vector<double> heat;
     PageSet written;
-    PageSet lately;  // since the running cycle began, or the glances before it
+    PageSet first_look;  // of the last cycle
+    PageSet lately;      // since the running cycle began, or the glances before it
     std::string why = "its log is not open yet";
     bool hopeless = false;
     MonotonicTime due{0};

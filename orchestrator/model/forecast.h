@@ -72,7 +72,8 @@ struct MemoryProfile {
   double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
   // The same of where it was written lately, which is sent again and again.
   double hot_compressed_fraction = 1;
-  /// Of the pages that it writes in a moment: they follow the one before them; 0 to 1.
+  /// Of the pages that it writes in a moment and did not in the last one that was looked at: they
+  /// follow the one before them; 0 to 1.
   double sequential = 0;
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.

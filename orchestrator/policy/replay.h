@@ -66,6 +66,9 @@ struct HypervisorCosts {
   // Of a guest's progress while pages are sent: first writes after each look at the log, and the
   // mover's share of the CPUs. An emulated CPU finds each first write by itself, and its caches of
   // addresses are emptied at each look: 0.07 to 0.13 in guests of a quarter of a core.
+  // And it takes more CPU time for the same work meanwhile: 0.083 of a CPU became 0.11, 0.14 became
+  // 0.19. A throttled one feels that.
+  double emulated_inflation = 1.3;
   double pre_copy_slowdown = 0.02;
   double emulated_slowdown = 0.10;
   // CPU time that the destination's emulator takes to translate the guest's code anew: guests of a

@@ -87,15 +87,15 @@ class Rounds {
   }
   /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
   /// its work at 50%.
-  double progress_rate() const {
-    const double most = std::max(std::max(in_.most_share, in_.awake_share), curve_.share());
-    return std::min(curve_.share(), most * (1 - throttle_)) * (1 - in_.slowdown);
+  double awake() const {
+    return std::max({in_.most_share, in_.awake_share, curve_.share()}) * (1 - throttle_);
   }
+  double progress_rate() const { return std::min(curve_.share(), awake()) * (1 - in_.slowdown); }
   /// Of the job's time, a second: what it would have done and does not.
   double held_rate() const {
-    return curve_.share() > 0 ? std::min(1.0, curve_.share()) *
-                                    (1 - progress_rate() / (1 - in_.slowdown) / curve_.share())
-                              : 0;
+    if (!(curve_.share() > 0) || !(throttle_ > 0)) return 0;
+    const double wanted = curve_.share() * (in_.emulated ? costs_.emulated_inflation : 1);
+    return std::min(1.0, curve_.share()) * std::max(0.0, 1 - awake() / wanted);
   }
   /// What comes of a limit below the link's own rate: it is set in whole steps, and exceeded by a
   /// part of a write in each window.
