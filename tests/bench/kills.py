@@ -194,11 +194,11 @@ def results_of(kills: list[Row], plain: Row | None, failures: list[Row], wanted:
                       "rerun": "run_s x (1 + the share that was done): a re-run that begins at the moment of the failure"},
         "limits": {"saved_at_90": {"value": 100 * 0.9 / 1.9, "unit": "%", "arithmetic": "0.9 / 1.9: nothing done twice, nothing waited for"}},
         "bars": {
-            "kills_survived": exactly(survived, wanted, "count"),
             "doubled": exactly(doubled, 0, "count"),
-            "detection_s": at_most(worst_median(by(kills, "detection_s", "kind")), DETECTION_S, "s"),
-            "recovery_s": at_most(worst_median(by(kills, "recovery_s", "kind")), RECOVERY_S, "s"),
-            # Without a curve there is nothing to say of it.
+            # Of what was not asked for there is nothing to say: kills, or a curve.
+            **({"kills_survived": exactly(survived, wanted, "count"),
+                "detection_s": at_most(worst_median(by(kills, "detection_s", "kind")), DETECTION_S, "s"),
+                "recovery_s": at_most(worst_median(by(kills, "recovery_s", "kind")), RECOVERY_S, "s")} if wanted else {}),
             **({"saved_at_90": at_least(saved_at(curve, 90), SAVED_AT_90, "%")} if failures else {}),
         },
     }

@@ -33,6 +33,8 @@ OURS = "mare"
 LOAD_LIMIT = 6.0
 #: A method that has not ended after so many times the wire time of its memory is given up.
 PATIENCE = 3.0
+#: So long a job may stay silent after its VM came back. What is restored by hand has NFS wait for minutes at times.
+SILENT_S = 150.0
 
 
 def cases(rate: str) -> list[tuple[str, Workload]]:
@@ -88,10 +90,13 @@ class Job:
     def lost_s(self, move: Move) -> float | None:
         """None: the job was not seen at its usual pace before and after."""
         def look() -> Cost | None:
-            ends = ends_across(told_by(list(self.tail.lines)), move.begun, move.ended, QUIET_S)
-            return added_job_time(ends, move.begun, move.ended, QUIET_S)
+            told = told_by(list(self.tail.lines))
+            heard = next((one.arrived for one in told if one.arrived > move.ended), None)
+            if heard is None:
+                return None
+            return added_job_time(ends_across(told, move.begun, heard, QUIET_S), move.begun, heard, QUIET_S)
         try:
-            return wait_until(look, f"{self.id} is seen before and after its move", patience_s=3 * QUIET_S, period_s=0.5).added
+            return wait_until(look, f"{self.id} is seen before and after its move", patience_s=SILENT_S, period_s=0.5).added
         except AssertionError:
             return None
 
