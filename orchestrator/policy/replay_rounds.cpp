@@ -91,11 +91,13 @@ class Rounds {
     return std::max({in_.most_share, in_.awake_share, curve_.share()}) * (1 - throttle_);
   }
   double progress_rate() const { return std::min(curve_.share(), awake()) * (1 - in_.slowdown); }
-  /// Of the job's time, a second: what it would have done and does not.
+  /// Of the job's time, a second: what it would have done and does not. One that computes half of
+  /// the time that it may loses half of it.
   double held_rate() const {
     if (!(curve_.share() > 0) || !(throttle_ > 0)) return 0;
     const double wanted = curve_.share() * (in_.emulated ? costs_.emulated_inflation : 1);
-    return std::min(1.0, curve_.share()) * std::max(0.0, 1 - awake() / wanted);
+    const double most = in_.most_share > 0 ? in_.most_share : 1;
+    return std::min(1.0, curve_.share() / most) * std::max(0.0, 1 - awake() / wanted);
   }
   /// What comes of a limit below the link's own rate: it is set in whole steps, and exceeded by a
   /// part of a write in each window.

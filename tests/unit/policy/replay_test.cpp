@@ -160,6 +160,10 @@ TEST(Replay, ThrottlingTakesFirstWhatAGuestDoesNotUse) {
     if (round.throttle <= 0.8) harmless += round.duration_s;
   }
   EXPECT_LE(idle.held_s, 0.2 * (idle.total_time_s - harmless) + 1e-9);
+  double taken = 0;
+  for (const auto& round : full.rounds) taken += round.throttle * round.duration_s;
+  taken -= full.rounds.back().throttle * full.rounds.back().duration_s;  // the stop
+  EXPECT_NEAR(full.held_s, taken, 0.01) << "who computes all the time that it may loses it all";
 }
 
 TEST(Replay, UnderAQuotaAThrottledCpuHasWhatItSleptThrough) {
