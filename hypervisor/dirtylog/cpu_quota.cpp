@@ -1,9 +1,14 @@
 #include "hypervisor/dirtylog/cpu_quota.h"
 
+#include <mntent.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -29,18 +34,16 @@ bool lists(const std::string& list, std::string_view word) {
 
 Mounts mounts(const std::string& root) {
   Mounts out;
-  std::ifstream file(root + "/proc/self/mounts");
-  for (std::string line; std::getline(file, line);) {
-    // SOURCE WHERE KIND OPTIONS 0 0
-    std::istringstream fields(line);
-    std::string source;
-    std::string where;
-    std::string kind;
-    std::string options;
-    if (!(fields >> source >> where >> kind >> options)) continue;
+  const std::unique_ptr<FILE, int (*)(FILE*)> table(
+      setmntent((root + "/proc/self/mounts").c_str(), "re"), endmntent);
+  if (!table) return out;
+  mntent entry{};
+  std::array<char, 4096> text{};
+  while (getmntent_r(table.get(), &entry, text.data(), text.size()) != nullptr) {
+    const std::string_view kind = entry.mnt_type;
     // The last one may lie over the others.
-    if (kind == "cgroup2") out.second = root + where;
-    if (kind == "cgroup" && lists(options, "cpu")) out.first = root + where;
+    if (kind == "cgroup2") out.second = root + entry.mnt_dir;
+    if (kind == "cgroup" && hasmntopt(&entry, "cpu") != nullptr) out.first = root + entry.mnt_dir;
   }
   return out;
 }

@@ -66,11 +66,11 @@ struct HypervisorCosts {
   // Of a guest's progress while pages are sent: first writes after each look at the log, and the
   // mover's share of the CPUs. An emulated CPU finds each first write by itself, and its caches of
   // addresses are emptied at each look: 0.07 to 0.13 in guests of a quarter of a core.
-  // And it takes more CPU time for the same work meanwhile: 0.083 of a CPU became 0.11, 0.14 became
-  // 0.19. A throttled one feels that.
-  double emulated_inflation = 1.3;
   double pre_copy_slowdown = 0.02;
   double emulated_slowdown = 0.10;
+  // CPU time that an emulated CPU takes then for the same work, by what it took before: 0.083 of a
+  // CPU became 0.11, 0.14 became 0.19. A throttled one feels that.
+  double emulated_inflation = 1.3;
   // CPU time that the destination's emulator takes to translate the guest's code anew: guests of a
   // tenth of a core were silent for 0.5 to 0.8 s after 0.05 s of downtime.
   double emulated_warm_up_s = 0.05;
@@ -90,7 +90,7 @@ struct ReplayInput {
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move
-  double most_share = 1;  // vCPU time a second that the guest gets when it wants all
+  double most_share = 1;  // vCPU time a second that the guest gets when it wants all; over 0
   // The same in the moments when a throttled CPU is awake; 0: no more than else. Under a quota it
   // is more: what it slept through of a period's share is still there for the rest of the period.
   double awake_share = 0;

@@ -96,8 +96,8 @@ class Rounds {
   double held_rate() const {
     if (!(curve_.share() > 0) || !(throttle_ > 0)) return 0;
     const double wanted = curve_.share() * (in_.emulated ? costs_.emulated_inflation : 1);
-    const double most = in_.most_share > 0 ? in_.most_share : 1;
-    return std::min(1.0, curve_.share() / most) * std::max(0.0, 1 - awake() / wanted);
+    const double busy = std::min(1.0, curve_.share() / in_.most_share);
+    return busy * std::max(0.0, 1 - awake() / wanted);
   }
   /// What comes of a limit below the link's own rate: it is set in whole steps, and exceeded by a
   /// part of a write in each window.

@@ -195,7 +195,7 @@ def results_of(kills: list[Row], plain: Row | None, failures: list[Row], wanted:
         "limits": {"saved_at_90": {"value": 100 * 0.9 / 1.9, "unit": "%", "arithmetic": "0.9 / 1.9: nothing done twice, nothing waited for"}},
         "bars": {
             "doubled": exactly(doubled, 0, "count"),
-            # Of what was not asked for there is nothing to say: kills, or a curve.
+            # Of kills, or a curve, that were not asked for there is nothing to say.
             **({"kills_survived": exactly(survived, wanted, "count"),
                 "detection_s": at_most(worst_median(by(kills, "detection_s", "kind")), DETECTION_S, "s"),
                 "recovery_s": at_most(worst_median(by(kills, "recovery_s", "kind")), RECOVERY_S, "s")} if wanted else {}),

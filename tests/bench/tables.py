@@ -158,8 +158,10 @@ def recovery(report: Json) -> list[str]:
     head = ("kills", "survived", "noticed after, s (median / p95)", "useful work after, s", "done twice, s")
     curve = [(number(one["percent"]), "yes" if one["survived"] else "**no**", number(one["total_s"], ".1f"), number(one["rerun_s"], ".1f"),
               number(one["saved_percent"], ".1f"), number(one["possible_percent"], ".1f")) for one in results["curve"]]
-    found = [f"{results['kills']} kills, {results['dropped_for_load']} of them not timed for load; VMs' processes were counted {results['looks']} times.",
-             table(("what is killed", *head), rows("kind", KINDS)), table(("when", *head), rows("moment", {}))] if results["kills"] else []
+    found = []
+    if results["kills"]:
+        found += [f"{results['kills']} kills, {results['dropped_for_load']} of them not timed for load; VMs' processes were counted {results['looks']} times.",
+                  table(("what is killed", *head), rows("kind", KINDS)), table(("when", *head), rows("moment", {}))]
     if curve:
         found += [f"A run without checkpoints and without a failure: {number(report['baselines']['run_s'], '.1f')} s.",
                   table(("host fails at, %", "survived", "with checkpoints, s", "run again from the start, s", "saved, %", "possible, %"), curve)]

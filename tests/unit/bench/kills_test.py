@@ -124,6 +124,10 @@ class Results(unittest.TestCase):
         bars = results_of([], None, [], 50)["bars"]
         self.assertEqual([name for name, one in bars.items() if one["holds"]], ["doubled"])
 
+    def test_of_what_was_not_asked_for_nothing_is_said(self) -> None:
+        self.assertEqual(set(results_of([], PLAIN, [failure(90, 630.0)], 0)["bars"]), {"doubled", "saved_at_90"})
+        self.assertEqual(set(self.bars([row()])), {"doubled", "kills_survived", "detection_s", "recovery_s"})
+
     def test_the_curve(self) -> None:
         results = results_of([], PLAIN, [failure(90, 640.0), failure(10, 630.0), failure(50, None, survived=False)], 0)["results"]
         self.assertEqual([one["percent"] for one in results["curve"]], [10, 50, 90])
