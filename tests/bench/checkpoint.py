@@ -17,7 +17,7 @@ import pathlib
 import random
 import re
 import sys
-from typing import Any
+from typing import Any, Collection
 
 from bars import at_most, exactly, figures, worst_median
 from caps import Caps
@@ -97,10 +97,14 @@ class Pair:
         return f"{self.program.name}, every {self.every_s} s, {self.mode}, {self.number}"
 
 
-def pairs(quick: bool, repeat: int, modes: list[str], chance: random.Random) -> list[Pair]:
+def lengths(quick: bool, intervals: Collection[int]) -> dict[int, float]:
+    return {every_s: length_s for every_s, length_s in (QUICK_LENGTHS_S if quick else LENGTHS_S).items() if every_s in intervals}
+
+
+def pairs(quick: bool, repeat: int, modes: list[str], chance: random.Random, intervals: Collection[int] = tuple(LENGTHS_S)) -> list[Pair]:
     """Pairs of one cell follow each other, so that their runs take turns; cells in shuffled order."""
     cells: list[tuple[Program, int, float, int]] = []
-    for every_s, length_s in (QUICK_LENGTHS_S if quick else LENGTHS_S).items():
+    for every_s, length_s in lengths(quick, intervals).items():
         programs = (QUICK_PROGRAMS if every_s == 10 else QUICK_PROGRAMS[-1:]) if quick else LONG_PROGRAMS if every_s == 600 else PROGRAMS
         cells += [(program, every_s, length_s, 1 if quick or every_s == 600 else repeat) for program in programs]
     chance.shuffle(cells)
@@ -201,7 +205,7 @@ def tell(number: int, count: int, rows: list[Row]) -> None:
 
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     modes = modes_of(cluster.get("openapi.json"))
-    plan = pairs(options.quick, options.repeat, list(modes), random.Random(options.seed))
+    plan = pairs(options.quick, options.repeat, list(modes), random.Random(options.seed), options.every)
     rows: list[Row] = []
     with Caps(VCPU_SHARE) as caps:
         cluster.spread(cluster.ensure_pool(POOL, RANKS, memory_mib=MEMORY_MIB))
@@ -211,7 +215,7 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
             rows += both
         cluster.delete_pool(POOL)
     setup = {"seed": options.seed, "repeat": 1 if options.quick else options.repeat, "ranks": RANKS, "memory_mib": MEMORY_MIB,
-             "lengths_s": {str(key): value for key, value in (QUICK_LENGTHS_S if options.quick else LENGTHS_S).items()},
+             "lengths_s": {str(key): value for key, value in lengths(options.quick, options.every).items()},
              "load_limit": LOAD_LIMIT, "caps": caps.stated(), "programs": {one.name: one.with_work(one.trial) for one in PROGRAMS},
              "modes": {mode: more or "as mared does" for mode, more in modes.items()}}
     if INCREMENTAL not in modes:

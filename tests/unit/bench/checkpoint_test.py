@@ -67,6 +67,11 @@ class Plan(unittest.TestCase):
             self.assertLess(sum(2 * pair.length_s for pair in plan), 480)
             self.assertEqual({pair.every_s for pair in plan}, {10, 60})
 
+    def test_some_of_the_intervals(self) -> None:
+        plan = pairs(False, 1, [FULL], random.Random(1), (10, 60))
+        self.assertEqual({pair.every_s for pair in plan}, {10, 60})
+        self.assertEqual({pair.key for pair in plan}, {pair.key for pair in pairs(False, 1, [FULL], random.Random(1)) if pair.every_s < 600})
+
     def test_work_is_a_whole_number_of_lines(self) -> None:
         self.assertEqual(HEAT.units(45, 0.0071), 6340)
         self.assertEqual(HEAT.units(0.1, 0.0071), HEAT.trial)
