@@ -107,6 +107,7 @@ class VmMigrate final : public Task {
   void load_back(bool afresh);
   void loaded_back(const Result<CaptureLoad>& loaded);
   void resume_there();
+  bool allow_to_run();
   void not_resumed(const Error& error);
   void load_once_more();
   void lost_there(const Error& error);

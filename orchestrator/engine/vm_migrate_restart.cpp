@@ -79,7 +79,6 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
   if (loaded) {
     load_ = *loaded;
     loaded_at_ = clock().wall_now();
-    never_ran_ = true;
     note_.clear();
     note_code_.reset();
     return commit_destination(Event::Loaded, "at " + migration_.destination.value);
@@ -165,7 +164,7 @@ void VmMigrate::abort_file_move() {
 
 void VmMigrate::resume_there() {
   auto spec = find_spec(store(), context_.ports.images, settings(), vm_);
-  if (!spec) return again();
+  if (!spec || !allow_to_run()) return again();
   call_host<Result<RunsThere>>(
       file_lane(), migration_.destination,
       [spec = *spec, &clock = clock()](Driver& driver) -> Result<RunsThere> {
@@ -189,6 +188,14 @@ void VmMigrate::resume_there() {
         }
         not_resumed(resumed.error());
       });
+}
+
+/// Who starts anew from the rows must not take what ran for what never did.
+bool VmMigrate::allow_to_run() {
+  if (migration_.file.may_have_run) return true;
+  migration_.file.may_have_run = true;
+  never_ran_ = true;
+  return store().write([&](store::Transaction& tx) { return tx.put(migration_); }).ok();
 }
 
 void VmMigrate::not_resumed(const Error& error) {

@@ -150,6 +150,9 @@ struct FileMove {
   std::optional<Microseconds> check;    // from the stop to the file that is whole on its disk
   std::optional<Microseconds> trans;    // until the destination has read and checked it
   std::optional<Microseconds> restart;  // until the VM, made from that, runs
+  // The destination was, or is about to be, told to let it run: if that copy ends, the file is of
+  // no more use.
+  bool may_have_run = false;
 };
 
 /// The lasting record of a migration; its id is its operation's.

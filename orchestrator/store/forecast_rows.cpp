@@ -265,11 +265,9 @@ Sending sending_from(const std::string& text) {
 
 std::string file_move_text(const FileMove& file) {
   if (file.began.count() == 0) return "{}";
-  json out{{"size_bytes", file.size.count},
-           {"checksum", checksum_text(file.checksum)},
-           {"written_bytes", file.written.count},
-           {"began_us", file.began.count()},
-           {"stopped_us", file.stopped.count()}};
+  json out{{"size_bytes", file.size.count},       {"checksum", checksum_text(file.checksum)},
+           {"written_bytes", file.written.count}, {"began_us", file.began.count()},
+           {"stopped_us", file.stopped.count()},  {"may_have_run", file.may_have_run}};
   if (file.check) out["check_us"] = file.check->count();
   if (file.trans) out["trans_us"] = file.trans->count();
   if (file.restart) out["restart_us"] = file.restart->count();
@@ -285,6 +283,9 @@ FileMove file_move_from(const std::string& text) {
   out.written = Bytes{number_or<std::uint64_t>(from, "written_bytes", 0)};
   out.began = WallTime{number_or<std::int64_t>(from, "began_us", 0)};
   out.stopped = WallTime{number_or<std::int64_t>(from, "stopped_us", 0)};
+  // Older rows do not tell: then it may.
+  out.may_have_run =
+      out.began.count() != 0 && (!from.contains("may_have_run") || from["may_have_run"] != false);
   const auto span = [&](const char* name) -> std::optional<Microseconds> {
     if (!from.contains(name)) return std::nullopt;
     return Microseconds{number_or<std::int64_t>(from, name, 0)};

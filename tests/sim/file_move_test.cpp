@@ -272,6 +272,13 @@ std::vector<Strike> strikes() {
       w.play(3s);
       w.start_mared();
     });
+    add("MaredAndTheDestinationDie", [](SimWorld& w, const HostId&, const HostId& to) {
+      w.kill_mared();
+      EXPECT_TRUE(w.cluster.kill_host(to));
+      w.play(20s);
+      EXPECT_TRUE(w.cluster.boot_host(to));
+      w.start_mared();
+    });
     add("MaredAndTheSourcesAgentDie", [](SimWorld& w, const HostId& from, const HostId&) {
       w.kill_mared();
       EXPECT_TRUE(w.cluster.restart_agent(from, 2s));

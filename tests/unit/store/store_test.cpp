@@ -453,6 +453,7 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->file.written, migration.file.written);
     EXPECT_EQ(row->file.began, migration.file.began);
     EXPECT_EQ(row->file.stopped, migration.file.stopped);
+    EXPECT_EQ(row->file.may_have_run, migration.file.may_have_run);
     EXPECT_EQ(row->file.check, migration.file.check);
     EXPECT_EQ(row->file.trans, std::nullopt);
     EXPECT_EQ(row->file.restart, Microseconds{0});
@@ -462,10 +463,12 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     return ok_status();
   }));
   migration.file.path.clear();
+  migration.file.may_have_run = true;
   ASSERT_TRUE(put(migration));
   ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
     EXPECT_TRUE(reader.migrations_with_files()->empty());
     EXPECT_EQ(reader.migration(migration.id)->file.check, migration.file.check);
+    EXPECT_TRUE(reader.migration(migration.id)->file.may_have_run);
     return ok_status();
   }));
 }
