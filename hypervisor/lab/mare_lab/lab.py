@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mare_lab import checks, namespaces, network, pki, procs, services
+from mare_lab.mounts import mounts
 from mare_lab.plan import Plan, template_memory
 from mare_lab.procs import Process
 from mare_lab.state import LabState, Lock, boot_id, load
@@ -258,9 +259,7 @@ def _check_mounts(directory: Path) -> None:
 
 
 def _mounts_under(directory: Path) -> list[str]:
-    with open("/proc/self/mountinfo", encoding="utf-8") as table:
-        points = [row.split()[4] for row in table]
-    return [point for point in points if point.startswith(f"{directory}/")]
+    return [one.point for one in mounts() if one.point.startswith(f"{directory}/")]
 
 
 def _put_away(directory: Path, purge: bool, progress: Progress) -> None:

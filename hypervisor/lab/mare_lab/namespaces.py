@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mare_lab import procs
+from mare_lab.mounts import mounts
 from mare_lab.util import LabError
 
 CLONE_NEWNS = 0x00020000
@@ -78,9 +79,8 @@ def ensure_root_is_mounted(directory: Path) -> None:
     An NFS server looks for the file system of what it exports in the list of mounts, and a chroot
     need not have one there.
     """
-    with open("/proc/self/mountinfo", encoding="utf-8") as lines:
-        if any(line.split()[4] == "/" for line in lines):
-            return
+    if any(one.point == "/" for one in mounts()):
+        return
     mount("/", str(directory), None, MS_BIND | MS_REC)
     os.chroot(directory)
     os.chdir("/")
@@ -118,14 +118,12 @@ def with_cpu_groups(enter: Callable[[], None]) -> Callable[[], None]:
     by the same names on all hosts.
     """
     found: tuple[str, str] | None = None
-    with open("/proc/self/mounts", encoding="utf-8") as lines:
-        for line in lines:
-            kind, options = line.split()[2:4]
-            controllers = [one for one in options.split(",") if one in ("cpu", "cpuacct")]
-            if kind == "cgroup2" and found is None:
-                found = ("cgroup2", "")
-            elif kind == "cgroup" and "cpu" in controllers:
-                found = ("cgroup", ",".join(controllers))
+    for one in mounts():
+        controllers = [option for option in one.options if option in ("cpu", "cpuacct")]
+        if one.kind == "cgroup2" and found is None:
+            found = ("cgroup2", "")
+        elif one.kind == "cgroup" and "cpu" in controllers:
+            found = ("cgroup", ",".join(controllers))
 
     def enter_and_mount() -> None:
         enter()
