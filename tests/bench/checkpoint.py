@@ -171,7 +171,8 @@ def of_checkpoint(one: Json, told: list[float], pace_s: float) -> Row:
     """`told`: when lines of progress came. `lost_s` is None where too few of them came before or after it."""
     began, completed = (report.parse_time(one[name]) or 0.0 for name in ("began", "completed"))
     cost = added_job_time(told, began, completed, pace_s)
-    return {"id": one["id"], "pause_ms": one["pause_ms"], "skew_ms": one["skew_ms"], "size_bytes": one["size_bytes"], "took_s": completed - began,
+    return {"id": one["id"], "pause_ms": one["pause_ms"], "skew_ms": one["skew_ms"], "size_bytes": one["size_bytes"],
+            "written_bytes": one["written_bytes"], "base": one["base"], "took_s": completed - began,
             "lost_s": cost.added if cost else None, "lost_noise_s": cost.noise if cost else None}
 
 
@@ -262,7 +263,9 @@ def cell_of(rows: list[Row], program: str, every_s: int, mode: str) -> Row:
             "without_s": figures([one["seconds"] for one, _ in both]), "with_s": figures([one["seconds"] for _, one in both]),
             "added_s": figures(added), "added_per_checkpoint_s": sum(added) / len(taken) if taken else None, "overhead_percent": overhead(both),
             "lost_s": figures([one["lost_s"] for one in taken]), "lost_percent": lost_percent(taken, every_s),
-            **{name: figures([one[name] for one in taken]) for name in ("pause_ms", "skew_ms", "size_bytes", "took_s")}}
+            **{name: figures([one[name] for one in taken]) for name in ("pause_ms", "skew_ms", "size_bytes", "took_s")},
+            # A job's first one is full in either mode.
+            "written_bytes": figures([one["written_bytes"] for one in taken if mode == FULL or one["base"]])}
 
 
 def wrong_jobs(rows: list[Row]) -> int:

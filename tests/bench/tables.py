@@ -136,7 +136,8 @@ def checkpoint(report: Json) -> list[str]:
               number(one["added_s"].get("median"), ".2f"), number(one["overhead_percent"], ".2f"), number(one["checkpoints"]),
               number(one["added_per_checkpoint_s"], ".2f"), number(one["lost_percent"], ".2f"), quantiles(one["pause_ms"], ".1f"),
               quantiles(one["skew_ms"], ".1f"),
-              number(one["size_bytes"]["median"] / 1e6 if one["size_bytes"]["count"] else None, ".0f"), number(one["took_s"].get("median"), ".1f"))
+              *(number(one[name]["median"] / 1e6 if one[name]["count"] else None, ".0f") for name in ("size_bytes", "written_bytes")),
+              number(one["took_s"].get("median"), ".1f"))
              for one in results["cells"])
     together = ((mode, every_s, number(value, ".2f"), number(results["lost_percent"][mode][every_s], ".2f"))
                 for mode, known in results["overhead_percent"].items() for every_s, value in known.items())
@@ -145,7 +146,7 @@ def checkpoint(report: Json) -> list[str]:
         f"{results['runs']} runs, {results['dropped_for_load']} of them dropped for load, {results['pairs_counted']} pairs counted.", absent,
         table(("all programs: kind", "every, s", "longer by, %", "lost at them, %"), together),
         table(("program", "every, s", "kind", "pairs", "without, s", "added, s", "longer by, %", "checkpoints", "added for each, s", "lost at them, %",
-               "pause, ms (median / p95)", "skew, ms (median / p95)", "MB", "written in, s"), cells)) if part]
+               "pause, ms (median / p95)", "skew, ms (median / p95)", "state, MB", "written, MB", "in, s"), cells)) if part]
 
 
 def recovery(report: Json) -> list[str]:

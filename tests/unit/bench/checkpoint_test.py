@@ -135,10 +135,15 @@ class Results(unittest.TestCase):
     def test_what_one_cost_is_seen_in_the_pace_around_it(self) -> None:
         # A line each 0.25 s, and 0.3 s lost within a checkpoint from 1000 to 1001.5.
         told = [990 + 0.25 * i + (0.3 if 0.25 * i > 10.5 else 0) for i in range(100)]
-        one = {"id": "ck-1", "pause_ms": 1.0, "skew_ms": 1.0, "size_bytes": 1, "began": "1970-01-01T00:16:40Z",
+        one = {"id": "ck-1", "pause_ms": 1.0, "skew_ms": 1.0, "size_bytes": 1, "written_bytes": 1, "base": None, "began": "1970-01-01T00:16:40Z",
                "completed": "1970-01-01T00:16:41.500000Z"}
         self.assertAlmostEqual(checkpoint.of_checkpoint(one, told, 5.0)["lost_s"], 0.3, 6)
         self.assertIsNone(checkpoint.of_checkpoint(one, told[:45], 5.0)["lost_s"])
+
+    def test_a_jobs_first_checkpoint_is_no_incremental_one(self) -> None:
+        for mode, written in ((FULL, 1e8), (INCREMENTAL, 5e7)):
+            cell, = results_of(pair_rows("a", 100.0, 101.0, mode=mode))["results"]["cells"]
+            self.assertEqual(cell["written_bytes"]["median"], written)
 
     def test_nothing_measured_holds_nothing_of_time(self) -> None:
         bars = results_of([])["bars"]
@@ -183,8 +188,8 @@ class FakeCluster:
             return [{"outcome": "succeeded"}] * taken
         began, done = "2026-11-21T04:00:00Z", "2026-11-21T04:00:01.500000Z"
         kept = range(max(1, taken - 1), taken + 1)  # the newest two
-        return [{"id": f"ck-{i}", "state": "complete", "pause_ms": 50.0 + i, "skew_ms": 5.0, "size_bytes": 1000, "began": began,
-                 "completed": done} for i in kept]
+        return [{"id": f"ck-{i}", "state": "complete", "pause_ms": 50.0 + i, "skew_ms": 5.0, "size_bytes": 1000, "written_bytes": 100,
+                 "base": None, "began": began, "completed": done} for i in kept]
 
 
 class FakeTail:

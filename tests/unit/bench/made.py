@@ -82,8 +82,9 @@ def recovery_report() -> dict[str, Any]:
 def run_row(pair: str, wanted: bool, seconds: float, program: str = "matmul", every_s: int = 60, mode: str = checkpoint.FULL,
             lost_s: float | None = None, **more: Any) -> Row:
     each = {"lost_s": lost_s, "lost_noise_s": 0.1}
-    taken = [{"id": "ck-1", "pause_ms": 40.0, "skew_ms": 4.0, "size_bytes": 2e8, "took_s": 2.0, **each},
-             {"id": "ck-2", "pause_ms": 60.0, "skew_ms": 8.0, "size_bytes": 1e8, "took_s": 3.0, **each}] if wanted else []
+    taken = [{"id": "ck-1", "pause_ms": 40.0, "skew_ms": 4.0, "size_bytes": 2e8, "written_bytes": 1.5e8, "base": None, "took_s": 2.0, **each},
+             {"id": "ck-2", "pause_ms": 60.0, "skew_ms": 8.0, "size_bytes": 1e8, "written_bytes": 5e7, "base": "ck-1",
+              "took_s": 3.0, **each}] if wanted else []
     return {"pair": pair, "program": program, "every_s": every_s, "mode": mode, "checkpoints_wanted": wanted, "units": 100, "seconds": seconds,
             "right": True, "reason": None, "checksum": "ab", "checkpoints": taken, "load": 2.0, "lines": 100, "takes": {}, **more}
 
