@@ -48,6 +48,21 @@ Replay checkpoint_restart(const ReplayInput& input, const HypervisorCosts& costs
   return out;
 }
 
+/// Progress that a guest loses which rewrites `hot` bytes in the order of their addresses, those of
+/// `missing` among them. The stream goes through memory once, in that order too, and pages that are
+/// asked for do not lead it away: the guest goes from one of these to the next until the stream has
+/// come to it, half of the way on average, and follows it from there to the end.
+double lost_in_order(const ReplayInput& input, const HypervisorCosts& costs,
+                     const MissingPages& missing, double hot, double fault_s) {
+  const double half = input.curve->progress_for(hot / 2);
+  if (!(half > 0) || half >= DirtyCurve::kNever) return 0;
+  const double written = hot / 2 / half * input.curve->share() * input.destination_speed;
+  const auto lost_at = [&](double rate) { return std::max(0.0, 1 - rate / written); };
+  const double until_it_comes = missing.wire_bytes / missing.rate / 2;
+  return until_it_comes * lost_at(costs.page_bytes / fault_s) +
+         missing.hot_bytes / missing.rate / 2 * lost_at(missing.rate);
+}
+
 }  // namespace
 
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
@@ -61,31 +76,29 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double fault_s =
       costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / missing.rate;
   // Missing bytes that the guest has come to after p of progress, if none had come by itself.
-  const auto cold = [&](double p) {
-    return input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
-  };
-  const auto again = [&](double p) {
-    return hot > 0 ? input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot : 0;
+  const auto come_to = [&](double p) {
+    const double cold = input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
+    if (!(hot > 0)) return cold;
+    return cold + input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot;
   };
   if (!(speed > 0)) return out;
-  // After a page that was asked for QEMU goes on with those behind it: who writes in order waits
-  // only for the link, unless asking for pages elsewhere leads the stream away again and again.
-  const double streamed =
-      input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
   // background stream (its share so far is wall / duration) overtakes them.
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
   for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
-    const double come = wall / out.duration_s;
-    const double ordered = streamed * (again(p + step) - again(p));
-    const double scattered = cold(p + step) - cold(p) + again(p + step) - again(p) - ordered;
-    const double faults = costs.touch_factor * scattered / costs.page_bytes * (1 - come);
-    const double rest = out.duration_s - wall;
-    const double for_link = std::clamp(ordered / missing.rate - streamed * step / speed, 0.0, rest);
-    const double for_faults = std::min(faults * fault_s, rest - for_link);
-    out.faulted_s += for_link + for_faults * costs.fault_locality;
-    wall += step / speed + for_link + for_faults;
+    const double still_missing = 1 - wall / out.duration_s;
+    const double pages = (come_to(p + step) - come_to(p)) / costs.page_bytes;
+    const double faults = costs.faults_per_page * pages * still_missing;
+    const double waited = std::min(faults * fault_s, out.duration_s - wall);
+    out.faulted_s += waited;
+    wall += step / speed + waited;
+  }
+  const double ordered =
+      input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);
+  if (ordered > 0) {
+    out.faulted_s = (1 - ordered) * out.faulted_s +
+                    ordered * lost_in_order(input, costs, missing, hot, fault_s);
   }
   return out;
 }

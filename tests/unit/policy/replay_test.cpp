@@ -308,28 +308,40 @@ TEST(Replay, AFaultedWorkingSetByHand) {
   HypervisorCosts costs;
   costs.fault_queue_s = 0;
   costs.fault_s = 0.0005;
-  costs.touch_factor = 1;
-  costs.fault_locality = 1;
+  costs.faults_per_page = 1;
   const auto phase = post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega});
   EXPECT_DOUBLE_EQ(phase.duration_s, 10);
   // 100 faults of 0.5 + 0.5 + 0.4096 ms, few pages come by themselves so early.
   EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
 }
 
-TEST(Replay, WhoWritesInOrderWaitsOnlyForTheLink) {
+TEST(Replay, WhoWritesInOrderWaitsForTheStreamAndThenFollowsIt) {
   // All 100 MB that it rewrites in 5 s are missing, and come in 10.
-  const DirtyCurve sweep = writer(20 * kMega, 100 * kMega, 200 * kMega);
+  const DirtyCurve sweep({{0, 0}, {2.5, 50 * kMega}, {5, 100 * kMega}, {100, 100 * kMega}}, 1,
+                         200 * kMega);
+  HypervisorCosts costs;
+  costs.fault_queue_s = 0.0200904;  // with all the rest 21 ms a page
   ReplayInput in = input(sweep, Strategy::Hybrid);
+  in.round_trip_s = 0;
   const MissingPages missing{0, 100 * kMega, 5, 100 * kMega, 10 * kMega};
-  const double scattered = post_copy(in, {}, missing).faulted_s;
+  const double scattered = post_copy(in, costs, missing).faulted_s;
   in.sequential = 1;
-  EXPECT_NEAR(post_copy(in, {}, missing).faulted_s, 5, 0.5);
-  EXPECT_GT(scattered, 7);
-  // Pages elsewhere that are asked for between lead the stream away.
-  const MissingPages most{300 * kMega, 100 * kMega, 5, 400 * kMega, 10 * kMega};
-  const double ordered = post_copy(in, {}, most).faulted_s;
+  // For 5 s it gets 4096 bytes each 21 ms of the 20 MB/s that it wants; for 5 s 10 MB/s.
+  EXPECT_NEAR(post_copy(in, costs, missing).faulted_s, 5 * (1 - 4096 / 0.021 / 20e6) + 2.5, 1e-6);
+  EXPECT_GT(scattered, 9);
+  // A link that is faster than it: once the stream has come to it nothing is waited for.
+  const MissingPages fast{0, 100 * kMega, 5, 100 * kMega, 40 * kMega};
+  EXPECT_NEAR(post_copy(in, costs, fast).faulted_s, 1.25, 0.02);
+  // One that wants a page less often than it can ask for one.
+  const DirtyCurve slow = writer(0.1 * kMega, 10 * kMega, 200 * kMega);
+  in.curve = &slow;
+  EXPECT_DOUBLE_EQ(post_copy(in, costs, {0, 10 * kMega, 100, 10 * kMega, 10 * kMega}).faulted_s, 0);
+  // Where most of what is missing was never sent, what is written in order is little of it.
+  in.curve = &sweep;
+  const MissingPages most{900 * kMega, 100 * kMega, 5, 1000 * kMega, 10 * kMega};
+  const double ordered = post_copy(in, costs, most).faulted_s;
   in.sequential = 0;
-  EXPECT_GT(ordered, 0.8 * post_copy(in, {}, most).faulted_s);
+  EXPECT_GT(ordered, 0.9 * post_copy(in, costs, most).faulted_s);
 }
 
 TEST(Replay, HybridLeavesOnlyWhatWasWrittenAgain) {
