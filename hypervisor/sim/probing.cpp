@@ -138,7 +138,10 @@ Result<LinkMeasurement> send_burst(World& world, const HostId& from, const std::
                       "open a new one: each is for one measurement within 10 s");
   }
   there->link_sinks.erase(sink);
-  return LinkMeasurement{{available(world, from, to)}, kRoundTrip, kBurst};
+  const auto crowd = world.crowded_links.find(std::minmax(from, to));
+  const bool crowded = crowd != world.crowded_links.end() && crowd->second.bursts-- > 0;
+  const double share = crowded ? crowd->second.share : 1;
+  return LinkMeasurement{{share * available(world, from, to)}, kRoundTrip, kBurst};
 }
 
 }  // namespace mare::sim

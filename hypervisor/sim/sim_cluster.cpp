@@ -96,6 +96,15 @@ Status SimCluster::set_link(const HostId& a, const HostId& b, BytesPerSecond ban
   return ok_status();
 }
 
+Status SimCluster::crowd_link(const HostId& a, const HostId& b, double share, int bursts) {
+  auto world = lock();
+  for (const auto& id : {a, b}) {
+    if (auto host = world->host(id); !host) return host.error();
+  }
+  world->crowded_links[std::minmax(a, b)] = {share, bursts};
+  return ok_status();
+}
+
 Status SimCluster::set_uplink(const HostId& id, BytesPerSecond bandwidth) {
   auto world = lock();
   auto host = world->host(id);

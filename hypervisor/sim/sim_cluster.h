@@ -146,6 +146,8 @@ class SimCluster {
   std::vector<HostId> hosts() const;
   /// Limits one pair of hosts, both directions together; by default only uplinks limit.
   Status set_link(const HostId& a, const HostId& b, BytesPerSecond bandwidth);
+  /// The next `bursts` that measure this link meet traffic of others: they see `share` of it.
+  Status crowd_link(const HostId& a, const HostId& b, double share, int bursts);
   Status set_uplink(const HostId& host, BytesPerSecond bandwidth);
   Status set_speed(const HostId& host, double speed);
   /// For VMs that start from now on.

@@ -235,6 +235,12 @@ struct PartFile {
   std::shared_ptr<Guest> guest;  // that one, until it goes on
 };
 
+/// Of a link: so many bursts see this share of it.
+struct Crowd {
+  double share = 1;
+  int bursts = 0;
+};
+
 class World {
  public:
   World(Clock& clock, Rng& rng);
@@ -248,6 +254,7 @@ class World {
   FaultModel faults;
   std::map<HostId, SimHost> hosts;
   std::map<std::pair<HostId, HostId>, double> links;  // bytes/s, the smaller id first
+  std::map<std::pair<HostId, HostId>, Crowd> crowded_links;
   std::map<VmId, BrokenSwitch> next_switch;
   CaptureModel capturing;
   std::set<std::string> fence_notes;  // on the shared storage

@@ -1,7 +1,29 @@
 #include "orchestrator/engine/link_meter.h"
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
 namespace mare::engine {
 namespace {
+
+constexpr std::size_t kMostBursts = 3;
+// Of 47 bursts over a link of 100 Mbit/s with a job's messages on it, 41 were within 0.1% of each
+// other, one was 10% lower, the move after it 2%.
+constexpr double kAlike = 0.01;
+
+bool agree(const LinkMeasurement& one, const LinkMeasurement& other) {
+  const double more = std::max(one.goodput.value, other.goodput.value);
+  return std::abs(one.goodput.value - other.goodput.value) <= kAlike * more;
+}
+
+LinkMeasurement middle(std::vector<LinkMeasurement> bursts) {
+  const auto at = bursts.begin() + static_cast<std::ptrdiff_t>(bursts.size() / 2);
+  std::nth_element(bursts.begin(), at, bursts.end(), [](const auto& one, const auto& other) {
+    return one.goodput.value < other.goodput.value;
+  });
+  return *at;
+}
 
 /// Runs a call of a host's driver on the executor and answers on the engine's thread.
 template <typename R>
@@ -54,7 +76,7 @@ void LinkMeter::open_sink() {
   ask<Result<IncomingEndpoint>>(
       context_, wanted.pair.second, [](Driver& driver) { return driver.open_link_sink(); },
       [self = shared_from_this()](Result<IncomingEndpoint> sink) {
-        if (!sink) return self->measured(sink.error());
+        if (!sink) return self->burst_over(sink.error());
         self->send_burst(*sink);
       });
 }
@@ -63,9 +85,25 @@ void LinkMeter::send_burst(const IncomingEndpoint& sink) {
   ask<Result<LinkMeasurement>>(
       context_, waiting_.front().pair.first,
       [sink](Driver& driver) { return driver.measure_link(sink); },
-      [self = shared_from_this()](Result<LinkMeasurement> link) {
-        self->measured(std::move(link));
-      });
+      [self = shared_from_this()](const Result<LinkMeasurement>& link) { self->burst_over(link); });
+}
+
+void LinkMeter::burst_over(const Result<LinkMeasurement>& link) {
+  if (link) bursts_.push_back(*link);
+  if (bursts_.empty()) return measured(link);
+  const bool sure = confirmed();
+  if (link && !sure && bursts_.size() < kMostBursts) return open_sink();
+  auto bursts = std::exchange(bursts_, {});
+  measured(sure ? bursts.back() : middle(std::move(bursts)));
+}
+
+/// Nothing is known of the link yet, or the last burst agrees with what is, or with one before it.
+bool LinkMeter::confirmed() const {
+  const LinkMeasurement& last = bursts_.back();
+  const auto before = known_.find(waiting_.front().pair);
+  if (before == known_.end() || agree(last, before->second.link)) return true;
+  return std::any_of(bursts_.begin(), std::prev(bursts_.end()),
+                     [&](const auto& one) { return agree(one, last); });
 }
 
 void LinkMeter::measured(Result<LinkMeasurement> link) {

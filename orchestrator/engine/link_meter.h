@@ -1,5 +1,7 @@
 // How fast the way from one host to another is. Bursts take turns: two at a time would share a link
-// and each would tell too little. The engine's thread only.
+// and each would tell too little. One that tells something else than the last time is repeated: it
+// may have met a message of a job, which takes a share of the link for less time than a move does.
+// The engine's thread only.
 #pragma once
 
 #include <deque>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "hypervisor/driver.h"
 #include "orchestrator/engine/context.h"
@@ -43,11 +46,14 @@ class LinkMeter : public std::enable_shared_from_this<LinkMeter> {
   void next();
   void open_sink();
   void send_burst(const IncomingEndpoint& sink);
+  void burst_over(const Result<LinkMeasurement>& link);
+  bool confirmed() const;
   void measured(Result<LinkMeasurement> link);
 
   Context& context_;
   std::map<Pair, Known> known_;
   std::deque<Wanted> waiting_;  // the first one is being measured; as many as forecasts are made
+  std::vector<LinkMeasurement> bursts_;  // of the first one
   bool busy_ = false;
 };
 

@@ -152,6 +152,22 @@ TEST_F(ForecastTest, ALinkIsMeasuredOnceAMinuteForDryRunsAndAnewForMoves) {
   EXPECT_DOUBLE_EQ(asked.back().link.goodput.value, first / 4) << "a move began with an old one";
 }
 
+TEST_F(ForecastTest, ABurstThatMeetsAMessageOfAJobIsMeasuredAgain) {
+  const HostId from = *vm_row().host;
+  const HostId to{from.value == "h1" ? "h2" : "h1"};
+  const auto measured = [&] {
+    world.play(seconds{61});  // what is known is too old
+    dry_run();
+    return asked.back().link.goodput.value;
+  };
+  const double whole = measured();
+  ASSERT_TRUE(world.cluster.crowd_link(from, to, 0.8, 1));
+  EXPECT_DOUBLE_EQ(measured(), whole) << "one burst was believed";
+  ASSERT_TRUE(world.cluster.crowd_link(from, to, 0.8, 2));
+  EXPECT_DOUBLE_EQ(measured(), 0.8 * whole) << "two that agree were not believed";
+  EXPECT_DOUBLE_EQ(measured(), whole) << "the link is free again, and that was not noticed";
+}
+
 TEST_F(ForecastTest, AMoveTakesTheChoiceAndItsOutcomeIsKept) {
   choice = Strategy::StopAndCopy;
   const Operation ended = must_end(world.engine().submit(request()));
