@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from mare_lab.plan import LIBVIRT_PORT, Plan, template_memory
+from mare_lab.plan import LIBVIRT_PORT, Plan, memory_directory
 
 
 def hosts_file(plan: Plan) -> str:
@@ -121,8 +121,8 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
             "--libvirt-uri", "qemu:///system", "--bridge", "br0", "--migration-address", address,
             "--memory-mib", str(plan.memory_mib), "--state-dir",
             str(plan.host_directory(host) / "agent"),
-            "--template-memory", str(template_memory(plan.directory) / host),
-            "--deadman-file", str(template_memory(plan.directory) / f"{host}.deadman"),
+            "--template-memory", str(memory_directory(plan.directory) / host),
+            "--deadman-file", str(memory_directory(plan.directory) / f"{host}.deadman"),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key",
             str(pki / f"{host}.key")] + (["--migration-tls"] if plan.migration_tls else [])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mare_lab import checks, namespaces, network, pki, procs, services
 from mare_lab.mounts import mounts
-from mare_lab.plan import Plan, template_memory
+from mare_lab.plan import Plan, memory_directory
 from mare_lab.procs import Process
 from mare_lab.state import LabState, Lock, boot_id, load
 from mare_lab.util import LabError, Progress
@@ -268,7 +268,7 @@ def _put_away(directory: Path, purge: bool, progress: Progress) -> None:
     for the new ones'."""
     _check_mounts(directory)
     shutil.rmtree(directory / "nfs", ignore_errors=True)
-    shutil.rmtree(template_memory(directory), ignore_errors=True)
+    shutil.rmtree(memory_directory(directory), ignore_errors=True)
     for name in ("mared", "jobs", "checkpoints", "hosts"):
         previous = directory / f"{name}.previous"
         if purge:

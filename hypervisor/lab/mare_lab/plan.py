@@ -17,8 +17,9 @@ AGENT_PORT = 7412
 LIBVIRT_PORT = 16509
 
 
-def template_memory(directory: Path) -> Path:
-    """Where the hosts of the lab in that directory keep the memory of their templates."""
+def memory_directory(directory: Path) -> Path:
+    """Where the hosts of the lab in that directory keep what a real host keeps in memory: their
+    templates' pages, and /run."""
     return Path("/dev/shm") / ("mare" + str(directory).replace("/", "-"))
 
 
