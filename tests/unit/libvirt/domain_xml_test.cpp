@@ -6,6 +6,7 @@
 namespace mare::libvirt {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -114,7 +115,25 @@ TEST(DomainXml, LibvirtsOwnSpellingOfThePreloadIsReplaced) {
       "    <qemu:env name='LD_PRELOAD' value='/here/lib.so'/>\n  </qemu:commandline>\n</domain>\n";
   const std::string there = retarget(theirs, "br0", "/c", {"/there/lib.so"});
   EXPECT_THAT(there, Not(HasSubstr("/here/lib.so")));
-  EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/></qemu:commandline></domain>\n"));
+  EXPECT_THAT(there, HasSubstr("value='/there/lib.so'/></qemu:commandline><qemu:capabilities"));
+  EXPECT_THAT(there, EndsWith("</qemu:capabilities></domain>\n"));
+}
+
+constexpr const char* kHurried = "<qemu:del capability='cpu-unavailable-features'/>";
+
+TEST(DomainXml, AnEmulatedCpuIsNotAskedForEachOfItsFeatures) {
+  EXPECT_THAT(domain_xml(some_vm(), options(false)), HasSubstr(kHurried));
+  EXPECT_THAT(domain_xml(some_vm(), options(true)), Not(HasSubstr("qemu:capabilities")));
+  for (const bool accelerated : {false, true}) {
+    const std::string here = domain_xml(some_vm(), options(accelerated));
+    EXPECT_EQ(retarget(here, "br0", "/state/console/demo-0.log", {}), here);
+  }
+}
+
+TEST(DomainXml, AnOlderMaresVmIsHurriedWhereItArrives) {
+  const std::string old =
+      "<domain id='3' type='qemu'><console type='file'><source path='/c'/></console></domain>";
+  EXPECT_THAT(retarget(old, "br0", "/c", {}), HasSubstr(kHurried));
 }
 
 TEST(DomainXml, TextOfFindsTheFirst) {
@@ -168,7 +187,6 @@ TEST(DomainXml, ACloneMapsThatFileForItselfAndIsToldWhoItIs) {
   EXPECT_THAT(xml, HasSubstr("<qemu:env name='MARE_RAM' value='private:/state/ram'/>"));
   EXPECT_THAT(xml, HasSubstr("<qemu:arg value='-incoming'/><qemu:arg value='defer'/>"));
   EXPECT_THAT(xml, HasSubstr("LD_PRELOAD"));
-  EXPECT_THAT(xml, HasSubstr("<qemu:del capability='cpu-unavailable-features'/>"));
 }
 
 TEST(DomainXml, ASwitchIsToldItsFile) {
@@ -193,8 +211,7 @@ TEST(DomainXml, ACloneThatMovedIsAVmAsAnyOther) {
   const std::string there =
       retarget(domain_xml(some_vm(), with), "br7", "/there/demo-0.log", {"/there/lib.so"});
   EXPECT_THAT(there, HasSubstr("/there/lib.so"));
-  for (const char* gone :
-       {"MARE_RAM", "/state/ram", "emulator", "-incoming", "qemu:capabilities"}) {
+  for (const char* gone : {"MARE_RAM", "/state/ram", "emulator", "-incoming"}) {
     EXPECT_THAT(there, Not(HasSubstr(gone)));
   }
   // And on, and back.
