@@ -39,9 +39,13 @@ Status remove_part(const std::string& path) {
   if (unlink(path.c_str()) != 0 && errno != ENOENT) return file_error(errno, "can't remove", path);
   const std::filesystem::path checkpoint = std::filesystem::path(path).parent_path();
   const std::string left = std::filesystem::path(path).filename().string() + kMergingSuffix;
+  // Other hosts remove their parts, and the directory, meanwhile: NFS may then refuse to read on.
   std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint, unreadable)) {
-    if (entry.path().filename().string().rfind(left, 0) == 0) (void)unlink(entry.path().c_str());
+  std::filesystem::directory_iterator entry(checkpoint, unreadable);
+  for (; !unreadable && entry != std::filesystem::directory_iterator();
+       entry.increment(unreadable)) {
+    const auto& path_there = entry->path();
+    if (path_there.filename().string().rfind(left, 0) == 0) (void)unlink(path_there.c_str());
   }
   // Fails while there is anything in them, which is as it should be.
   if (rmdir(checkpoint.c_str()) == 0) (void)rmdir(checkpoint.parent_path().c_str());

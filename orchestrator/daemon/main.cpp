@@ -21,6 +21,8 @@ namespace mare::daemon {
 namespace {
 
 constexpr int kCallsPerLane = 3;
+// As many hosts can hang at once, each call for 5 s, before another one's heartbeat waits.
+constexpr int kThreadsForUrgent = 64;
 
 int fail(const Error& error) {
   std::fprintf(stderr, "mared: %s\n", error.text().c_str());
@@ -56,7 +58,7 @@ int serve(const Options& options) {
                                                           options.fence_command_timeout, *clock);
   }
   // The pool outlives the engine's thread and is joined first: its calls refer to everything above.
-  auto pool = std::make_unique<ThreadPool>(options.threads, kCallsPerLane);
+  auto pool = std::make_unique<ThreadPool>(options.threads, kCallsPerLane, kThreadsForUrgent);
   const auto ask = [clock](const PrometheusQuery& query) { return ask_prometheus(query, *clock); };
   engine::Engine engine({**store, drivers, *guests, catalog, *pool, *clock, rng, log,
                          policy::forecast, ask, fence_command.get()},

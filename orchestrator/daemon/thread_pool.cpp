@@ -2,8 +2,9 @@
 
 namespace mare::daemon {
 
-ThreadPool::ThreadPool(int threads, int per_lane) : per_lane_(per_lane) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+ThreadPool::ThreadPool(int threads, int per_lane, int for_urgent) : per_lane_(per_lane) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(false); });
+  for (int i = 0; i < for_urgent; ++i) threads_.emplace_back([this] { work(true); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -22,19 +23,24 @@ void ThreadPool::run(const std::string& lane, std::function<void()> work) {
     into.waiting.push_back(std::move(work));
     if (into.running < per_lane_) {
       ++into.running;
-      ready_.push_back(lane);
+      make_ready(lane);
     }
   }
-  more_.notify_one();
+  more_.notify_all();  // not every thread may take it
 }
 
-void ThreadPool::work() {
+void ThreadPool::make_ready(const std::string& lane) {
+  (engine::is_urgent(lane) ? urgent_ : ready_).push_back(lane);
+}
+
+void ThreadPool::work(bool only_urgent) {
   std::unique_lock lock(mutex_);
   while (true) {
-    more_.wait(lock, [this] { return stopping_ || !ready_.empty(); });
+    more_.wait(lock, [&] { return stopping_ || may_take(only_urgent); });
     if (stopping_) return;
-    const std::string name = ready_.front();
-    ready_.pop_front();
+    auto& from = urgent_.empty() ? ready_ : urgent_;
+    const std::string name = std::move(from.front());
+    from.pop_front();
     auto call = std::move(lanes_[name].waiting.front());
     lanes_[name].waiting.pop_front();
     lock.unlock();
@@ -44,8 +50,8 @@ void ThreadPool::work() {
     Lane& lane = lanes_[name];
     // This call's place goes to the next one in its lane, at the end of the line for the threads.
     if (static_cast<int>(lane.waiting.size()) >= lane.running) {
-      ready_.push_back(name);
-      more_.notify_one();
+      make_ready(name);
+      more_.notify_all();
     } else if (--lane.running == 0 && lane.waiting.empty()) {
       lanes_.erase(name);
     }

@@ -1,5 +1,7 @@
 // The executor of the real daemon: a fixed number of threads, at most a few calls of one lane at a
-// time, so that a host that hangs can't take them all.
+// time, so that a host that hangs can't take them all. Urgent lanes go first and have some threads
+// for themselves: a host is fenced for what is not heard of it in time, so its heartbeat must not
+// wait behind hundred guests that boot.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +19,8 @@ namespace mare::daemon {
 
 class ThreadPool final : public engine::Executor {
  public:
-  ThreadPool(int threads, int per_lane);
+  /// `for_urgent` threads come on top of `threads`.
+  ThreadPool(int threads, int per_lane, int for_urgent);
   /// Waits for the calls that run; those that wait are dropped (their operations are taken up again
   /// later).
   ~ThreadPool() override;
@@ -29,13 +32,19 @@ class ThreadPool final : public engine::Executor {
     std::deque<std::function<void()>> waiting;
     int running = 0;
   };
-  void work();
+  void work(bool only_urgent);
+  bool may_take(bool only_urgent) const {
+    return !urgent_.empty() || (!only_urgent && !ready_.empty());
+  }
+  void make_ready(const std::string& lane);
 
   const int per_lane_;
   std::mutex mutex_;
   std::condition_variable more_;
   std::map<std::string, Lane> lanes_;
-  std::deque<std::string> ready_;  // a lane's name once for each of its calls that may start
+  // A lane's name once for each of its calls that may start.
+  std::deque<std::string> urgent_;
+  std::deque<std::string> ready_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,6 +1,7 @@
 #include "orchestrator/engine/checkpoint_timer.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "orchestrator/policy/checkpoint_interval.h"
@@ -9,14 +10,16 @@ namespace mare::engine {
 namespace {
 
 /// Mean cost and duration of those that are there. What a checkpoint costs a job is the time that
-/// it stands still.
-void add_past(const std::vector<Checkpoint>& past, policy::CheckpointClock& clock) {
+/// it stands still. The times are of the wall clock, which may have been set meanwhile: none took
+/// longer than it may.
+void add_past(const std::vector<Checkpoint>& past, Seconds longest,
+              policy::CheckpointClock& clock) {
   int count = 0;
   for (const auto& one : past) {
     if (one.state != CheckpointState::Complete) continue;
     ++count;
     clock.cost += one.pause;
-    clock.duration += one.completed - one.began;
+    clock.duration += std::clamp<Seconds>(one.completed - one.began, Seconds{0}, longest);
   }
   if (count == 0) return;
   clock.cost /= count;
@@ -43,7 +46,11 @@ Result<bool> checkpoint_is_due(const store::Reader& reader, const Settings& sett
   if (job.checkpoints.rule == CheckpointRule::Never) return false;
   policy::CheckpointClock clock;
   clock.plan = job.checkpoints;
-  clock.since = job.started;
+  std::optional<WallTime> since;
+  const auto begins_at = [&](WallTime at) {
+    if (at <= now) since = std::max(since.value_or(at), at);
+  };
+  begins_at(job.started);
   // Those that failed count too, and a restart begins a new period as well.
   store::OperationFilter filter;
   filter.target = job.id.value;
@@ -55,12 +62,14 @@ Result<bool> checkpoint_is_due(const store::Reader& reader, const Settings& sett
     if (last->empty()) continue;
     const Operation& operation = last->front();
     if (!operation.finished()) return false;
-    clock.since = std::max(
-        clock.since, kind == OperationKind::CheckpointTake ? operation.created : operation.ended);
+    begins_at(kind == OperationKind::CheckpointTake ? operation.created : operation.ended);
   }
+  // All of them were before somebody set the clock back.
+  if (!since) return true;
+  clock.since = *since;
   auto past = reader.checkpoints_of(job.id);
   if (!past) return past.error();
-  add_past(*past, clock);
+  add_past(*past, settings.checkpoint_timeout, clock);
   auto mtbf = mtbf_of_a_host(reader, settings, now);
   if (!mtbf) return mtbf.error();
   clock.mtbf = *mtbf;

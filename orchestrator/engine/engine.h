@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "hypervisor/driver.h"
 #include "hypervisor/guest_port.h"
@@ -35,6 +36,14 @@ class Executor {
   /// limited.
   virtual void run(const std::string& lane, std::function<void()> work) = 0;
 };
+
+/// Lanes on which it depends whether a host is taken for dead, and whether it is.
+inline constexpr std::string_view kBeatLane = "beat/";
+inline constexpr std::string_view kListLane = "list/";
+inline constexpr std::string_view kFenceLane = "fence/";
+inline bool is_urgent(std::string_view lane) {
+  return lane.starts_with(kBeatLane) || lane.starts_with(kListLane) || lane.starts_with(kFenceLane);
+}
 
 /// Finds the driver of a host; makes it from the address at first use.
 class DriverDirectory {

@@ -5,7 +5,7 @@ namespace {
 constexpr auto kTryAgain = std::chrono::seconds{5};
 // One for all hosts: a rack whose management is dark must not take the threads that heartbeats of
 // the others need.
-constexpr const char* kLane = "fence-command";
+constexpr const char* kLane = "fence/command";
 constexpr const char* kWordsBegin = "; fence command: ";
 }  // namespace
 

@@ -79,22 +79,25 @@ void HostFencer::wait_for_lease(const Host& host, const std::vector<Host>& hosts
   if (now >= still_from + context_.settings.lease_margin) over(host);
 }
 
-/// Any host can write it: all see the same storage. When all were silent, those that are not any
-/// more are still called so: then each is tried in turn, the fenced one too.
+/// Any host can write it: all see the same storage, but one may not see it just now, so they take
+/// turns. When all were silent, those that are not any more are still called so: then each is
+/// tried, the fenced one too.
 void HostFencer::order_note(const Host& host, const std::vector<Host>& hosts) {
   Watch& watch = watches_.at(host.id);
   if (watch.asking) return;
-  auto writer = std::find_if(hosts.begin(), hosts.end(), [](const Host& other) {
-    return other.health == HostHealth::Up && other.fence == HostFence::None;
-  });
-  if (writer == hosts.end()) {
-    writer = hosts.begin() + static_cast<std::ptrdiff_t>(watch.asked++ % hosts.size());
+  std::vector<const Host*> writers;
+  for (const auto& other : hosts) {
+    if (other.health == HostHealth::Up && other.fence == HostFence::None) writers.push_back(&other);
   }
+  if (writers.empty()) {
+    for (const auto& other : hosts) writers.push_back(&other);
+  }
+  const Host* writer = writers.at(watch.asked++ % writers.size());
   auto driver = context_.ports.drivers.driver(writer->id, writer->address);
   if (!driver) return;
   watch.asking = true;
   context_.ports.executor.run(
-      "fence/" + writer->id.value,
+      std::string(kFenceLane) + writer->id.value,
       [this, inbox = context_.inbox, driver = *driver, id = host.id, number = host.fences,
        note = fence_note(context_.settings, host, host.fences)] {
         const bool written = driver->put_fence_note(note).ok();

@@ -124,22 +124,24 @@ void HostMonitor::lift(const Host& host, const std::vector<VmObservation>& copie
   }
   watch.lifting = true;
   const LeaseTicket none{"", context_.settings.lease, false, ""};
-  context_.ports.executor.run(
-      "beat/" + host.id.value, [this, inbox = context_.inbox, driver = *driver, id = host.id, left,
-                                none, note = fence_note(context_.settings, host, host.fences)] {
-        bool empty = true;
-        for (const auto& key : left) empty = driver->destroy(key).ok() && empty;
-        auto stamped = driver->renew_lease(none);
-        LeaseTicket ticket = none;
-        if (stamped) ticket.stamp = stamped->stamp;
-        auto withdrawn = driver->renew_lease(ticket);
-        const bool has_none =
-            withdrawn ? withdrawn->granted : withdrawn.error().code == Code::Unsupported;
-        empty = empty && has_none;
-        // Its number is never used again: one that stays is only litter.
-        if (empty) (void)driver->remove_fence_note(note);
-        inbox->post([this, id, empty] { lifted(id, empty); });
-      });
+  context_.ports.executor.run(std::string(kBeatLane) + host.id.value,
+                              [this, inbox = context_.inbox, driver = *driver, id = host.id, left,
+                               none, note = fence_note(context_.settings, host, host.fences)] {
+                                bool empty = true;
+                                for (const auto& key : left)
+                                  empty = driver->destroy(key).ok() && empty;
+                                auto stamped = driver->renew_lease(none);
+                                LeaseTicket ticket = none;
+                                if (stamped) ticket.stamp = stamped->stamp;
+                                auto withdrawn = driver->renew_lease(ticket);
+                                const bool has_none =
+                                    withdrawn ? withdrawn->granted
+                                              : withdrawn.error().code == Code::Unsupported;
+                                empty = empty && has_none;
+                                // Its number is never used again: one that stays is only litter.
+                                if (empty) (void)driver->remove_fence_note(note);
+                                inbox->post([this, id, empty] { lifted(id, empty); });
+                              });
 }
 
 void HostMonitor::lifted(const HostId& id, bool empty) {

@@ -49,7 +49,8 @@ void HostMonitor::look_for_silence() {
     // Without a lease there is no call that needs neither libvirt nor much of a CPU, and no job
     // that could be brought back elsewhere.
     const int beats = settings.heartbeat_misses * (watch.leased ? 1 : kUnleased);
-    if (!watch.asking || now - watch.heard < settings.heartbeat * beats) continue;
+    const bool asking = watch.by_renewals() ? watch.renewing : watch.listing;
+    if (!asking || now - watch.heard < settings.heartbeat * beats) continue;
     const auto ms = std::chrono::duration_cast<Milliseconds>(now - watch.heard).count();
     call_down(
         id, make_error(Code::Unavailable, "it has not answered for " + std::to_string(ms) + " ms"));
@@ -60,39 +61,52 @@ void HostMonitor::look_for_silence() {
 void HostMonitor::ask(const Host& host, bool leased) {
   Watch& watch = watches_[host.id];
   if (watch.heard.count() == 0) watch.heard = context_.ports.clock.now();
-  if (watch.asking) return;  // a slow host is asked once at a time
   auto driver = context_.ports.drivers.driver(host.id, host.address);
   if (!driver) return missed(host.id, driver.error());
-  const auto word = lease_word(host, leased);
-  if (!word) return;  // looked at again with the next beat
-  watch.asking = true;
-  watch.leased = word->any;
-  const MonotonicTime asked = context_.ports.clock.now();
+  // A slow host is asked once at a time.
+  if (!watch.renewing) {
+    const auto word = lease_word(host, leased);
+    if (!word) return;  // looked at again with the next beat
+    watch.leased = word->any;
+    if (word->any) renew(host.id, *driver, *word);
+  }
+  if (!watch.listing) list(host.id, *driver);
+}
+
+/// Needs no libvirt: a host whose libvirtd is restarted, or busy for seconds, is not silent.
+void HostMonitor::renew(const HostId& id, const std::shared_ptr<Driver>& driver, const Word& word) {
+  watches_[id].renewing = true;
   context_.ports.executor.run(
-      "beat/" + host.id.value,
-      [this, inbox = context_.inbox, driver = *driver, id = host.id, asked, word = *word] {
-        std::optional<Result<LeaseAnswer>> lease;
-        if (word.any) lease = driver->renew_lease(word.ticket);
-        // What else is asked may take longer, where libvirt is busy.
-        if (lease && *lease) {
-          inbox->post([this, id] {
-            const auto known = watches_.find(id);
-            if (known != watches_.end()) spoke(known->second);
-          });
-        }
-        auto copies = driver->list();
-        inbox->post([this, id, asked, copies, lease, word] {
+      std::string(kBeatLane) + id.value, [this, inbox = context_.inbox, driver, id, word] {
+        auto lease = driver->renew_lease(word.ticket);
+        inbox->post([this, id, lease, word] {
           const auto known = watches_.find(id);
           if (known == watches_.end()) return;  // removed meanwhile
-          known->second.asking = false;
-          if (lease) lease_answered(id, word, *lease);
-          if (copies) {
-            heard(id, asked, *copies);
-          } else {
-            missed(id, copies.error());
-          }
+          known->second.renewing = false;
+          known->second.holds_none = !lease && lease.error().code == Code::Unsupported;
+          if (lease) spoke(known->second);
+          lease_answered(id, word, lease);
         });
       });
+}
+
+void HostMonitor::list(const HostId& id, const std::shared_ptr<Driver>& driver) {
+  watches_[id].listing = true;
+  const MonotonicTime asked = context_.ports.clock.now();
+  context_.ports.executor.run(std::string(kListLane) + id.value,
+                              [this, inbox = context_.inbox, driver, id, asked] {
+                                auto copies = driver->list();
+                                inbox->post([this, id, asked, copies] {
+                                  const auto known = watches_.find(id);
+                                  if (known == watches_.end()) return;
+                                  known->second.listing = false;
+                                  if (copies) {
+                                    heard(id, asked, *copies);
+                                  } else {
+                                    missed(id, copies.error());
+                                  }
+                                });
+                              });
 }
 
 void HostMonitor::spoke(Watch& watch) {
@@ -113,13 +127,10 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
   }
   Watch& watch = watches_[id];
   watch.misses = 0;
-  // With a lease that was what it answered first.
-  if (watch.leased) {
-    watch.heard = context_.ports.clock.now();
-  } else {
-    spoke(watch);
-  }
+  // With a lease what counts is that it is renewed.
+  if (!watch.by_renewals()) spoke(watch);
   if (host->health != HostHealth::Up) {
+    watch.heard = context_.ports.clock.now();
     host->health = HostHealth::Up;
     host->health_reason = "";
     host->last_seen = context_.ports.clock.wall_now();
@@ -139,6 +150,9 @@ void HostMonitor::heard(const HostId& id, MonotonicTime asked,
 
 void HostMonitor::missed(const HostId& id, const Error& error) {
   Watch& watch = watches_[id];
+  // Its agent answers, and its libvirtd does not: nothing is known of its VMs for a while.
+  const auto patience = context_.settings.heartbeat * context_.settings.heartbeat_misses;
+  if (watch.by_renewals() && context_.ports.clock.now() - watch.heard < patience) return;
   if (++watch.misses >= context_.settings.heartbeat_misses) call_down(id, error);
 }
 
@@ -171,7 +185,7 @@ void HostMonitor::refresh_facts(const Host& host) {
   auto driver = context_.ports.drivers.driver(host.id, host.address);
   if (!driver) return;
   context_.ports.executor.run(
-      "beat/" + host.id.value, [this, inbox = context_.inbox, driver = *driver, id = host.id] {
+      "facts/" + host.id.value, [this, inbox = context_.inbox, driver = *driver, id = host.id] {
         auto facts = driver->facts();
         if (!facts) return;
         inbox->post([this, id, facts] {
@@ -204,6 +218,7 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
     std::vector<Vm> vms;
     std::vector<Operation> unfinished;
     std::set<VmId> restoring;  // their jobs go back to a checkpoint
+    std::set<VmId> stopped;    // a checkpoint of their jobs may hold them
   };
   auto rows = query<Rows>(context_.ports.store, [](const store::Reader& r) -> Result<Rows> {
     auto vms = r.vms();
@@ -213,13 +228,15 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
     filter.limit = 100000;
     auto unfinished = r.operations(filter);
     if (!unfinished) return unfinished.error();
-    Rows out{std::move(*vms), std::move(*unfinished), {}};
+    Rows out{std::move(*vms), std::move(*unfinished), {}, {}};
     for (const auto& operation : out.unfinished) {
-      if (operation.kind != OperationKind::CheckpointRestore) continue;
-      if (operation.state == to_string(CheckpointRestoreState::Planned)) continue;
+      const bool takes = operation.kind == OperationKind::CheckpointTake;
+      const bool restores = operation.kind == OperationKind::CheckpointRestore &&
+                            operation.state != to_string(CheckpointRestoreState::Planned);
+      if (!takes && !restores) continue;
       auto job = r.job(JobId{operation.target});
       if (!job) return job.error();
-      out.restoring.insert(job->vms.begin(), job->vms.end());
+      (takes ? out.stopped : out.restoring).insert(job->vms.begin(), job->vms.end());
     }
     return out;
   });
@@ -242,6 +259,14 @@ void HostMonitor::reconcile(const Host& host, MonotonicTime asked,
     if (there) {
       absences_.erase(vm.id);
       if (vm.state == VmState::Lost && copy->copy == Copy::Running) copy_is_back(vm);
+      const bool stands_still = copy->copy == Copy::Paused && !copy->sending &&
+                                (vm.state == VmState::Lost || vm.state == VmState::Running);
+      if (!stands_still || rows->stopped.contains(vm.id)) {
+        standstills_.erase(vm.id);
+      } else if (++standstills_[vm.id] >= kAbsencesBelieved) {
+        standstills_.erase(vm.id);
+        let_go_on(vm, host);
+      }
     } else if (++absences_[vm.id] >= kAbsencesBelieved) {
       absences_.erase(vm.id);
       copy_is_gone(vm, host);
@@ -280,6 +305,18 @@ void HostMonitor::copy_is_back(Vm vm) {
   (void)context_.ports.store.write(
       [&](store::Transaction& tx) { return put_vm(tx, context_.ports.clock, vm); });
   context_.changed();
+}
+
+void HostMonitor::let_go_on(const Vm& vm, const Host& host) {
+  auto driver = context_.ports.drivers.driver(host.id, host.address);
+  if (!driver) return;
+  context_.ports.log.warn("hosts", "VM '" + vm.id.value + "' stands still on '" + host.id.value +
+                                       "' and nothing holds it (its agent died while a checkpoint "
+                                       "was taken): it is told to go on");
+  context_.ports.executor.run("host/" + host.id.value,
+                              [driver = *driver, key = VmKey{vm.id, vm.uuid}] {
+                                (void)driver->resume(key);  // else it is seen again
+                              });
 }
 
 void HostMonitor::stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row) {

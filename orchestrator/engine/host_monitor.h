@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,14 +23,19 @@ class HostMonitor {
  private:
   void beat();
   struct Watch {
-    bool asking = false;
-    bool leased = false;  // asked for its lease, too
+    bool renewing = false;    // is being asked for its lease,
+    bool listing = false;     // and for its copies
+    bool leased = false;      // it is to have a lease,
+    bool holds_none = false;  // and has said that it can't
     int misses = 0;
     MonotonicTime heard{0};  // when it answered last, or was asked first
     MonotonicTime facts_at{0};
     std::string stamp;       // the agent's last one: what the next renewal counts from
     bool withdrawn = false;  // it has confirmed that its VMs need no lease
     bool lifting = false;
+
+    /// What its silence is told by; else by the lists of its copies.
+    bool by_renewals() const { return leased && !holds_none; }
   };
   /// What is to be said of the lease with one heartbeat.
   struct Word {
@@ -38,6 +44,8 @@ class HostMonitor {
   };
 
   void ask(const Host& host, bool leased);
+  void renew(const HostId& id, const std::shared_ptr<Driver>& driver, const Word& word);
+  void list(const HostId& id, const std::shared_ptr<Driver>& driver);
   /// Whatever it answered.
   void spoke(Watch& watch);
   void heard(const HostId& id, MonotonicTime asked, const std::vector<VmObservation>& copies);
@@ -59,6 +67,8 @@ class HostMonitor {
 
   void copy_is_gone(Vm vm, const Host& host);
   void copy_is_back(Vm vm);
+  /// Whoever stopped it for a moment has ended before the moment had.
+  void let_go_on(const Vm& vm, const Host& host);
   /// Whoever waits for its guest need not wait any longer.
   void hang_up(const Vm& vm);
   void stray(const Host& host, const VmObservation& copy, const std::optional<Vm>& row);
@@ -68,6 +78,7 @@ class HostMonitor {
   std::map<HostId, Watch> watches_;
   MonotonicTime looked_{0};
   std::map<VmId, int> absences_;               // looks in a row that did not find a VM's copy
+  std::map<VmId, int> standstills_;            // and that found it standing still, held by nobody
   std::map<std::string, MonotonicTime> told_;  // strays already reported
 };
 

@@ -73,7 +73,7 @@ RestWorld::RestWorld(rest::RestOptions options)
   auto opened = store::Store::open(directory + "/mare.db");
   if (!opened) ADD_FAILURE() << opened.error().text();
   store = std::move(*opened);
-  pool = std::make_unique<daemon::ThreadPool>(8, 3);
+  pool = std::make_unique<daemon::ThreadPool>(8, 3, 2);
   engine = std::make_unique<engine::Engine>(
       engine::Ports{
           *store, drivers, guests, images, *pool, clock, rng, log, policy::forecast,

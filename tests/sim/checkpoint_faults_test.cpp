@@ -79,6 +79,8 @@ std::vector<Blow> blows() {
         [](SimWorld& w, const HostId& h) { EXPECT_TRUE(w.cluster.cut_host(h, 20s)); });
     add("AgentRestarts",
         [](SimWorld& w, const HostId& h) { EXPECT_TRUE(w.cluster.restart_agent(h, 2s)); });
+    add("AgentRestartsLate",
+        [](SimWorld& w, const HostId& h) { EXPECT_TRUE(w.cluster.restart_agent(h, 30s)); });
     add("CallsBreak", [](SimWorld& w, const HostId& h) {
       w.cluster.fail_next_calls(h, 3, Code::OutcomeUnknown, true);
     });

@@ -97,7 +97,7 @@ TEST_F(FenceCommand, ThatFailsLeavesItToTheLease) {
 }
 
 TEST_F(FenceCommand, ThatStillWaitsWhenTheLeaseIsOverIsNotRun) {
-  world.executor.slow_next("fence-command", 60s);
+  world.executor.slow_next("fence/command", 60s);
   ASSERT_TRUE(world.cluster.cut_host(dead, 20s));
   ASSERT_TRUE(fence_is(HostFence::Begun));
   ASSERT_TRUE(is_back());
@@ -142,7 +142,7 @@ TEST_F(FenceCommandAlone, ThatFailsLeavesAHostItsVmsWhenItAnswersAgain) {
 }
 
 TEST_F(FenceCommandAlone, IsRunAgainByAMaredThatWasKilledMeanwhile) {
-  world.executor.slow_next("fence-command", 20s);
+  world.executor.slow_next("fence/command", 20s);
   ASSERT_TRUE(world.cluster.silence_host(dead, 30min));
   ASSERT_TRUE(fence_is(HostFence::Begun));
   world.play(1s);

@@ -49,7 +49,10 @@ void Invariants::check_ending(const sim::Ending& ending) {
     if (vm.id != ending.key.id || vm.uuid != ending.key.uuid) continue;
     const bool wanted = vm.state == VmState::Stopping || vm.state == VmState::Starting ||
                         vm.state == VmState::Stopped || vm.state == VmState::Failed;
-    if (!wanted) {
+    // What an aborted restart had loaded elsewhere is not the VM.
+    const bool runs_elsewhere = vm.host && *vm.host != ending.host &&
+                                world_.cluster.copy_on(*vm.host, vm.id) == Copy::Running;
+    if (!wanted && !runs_elsewhere) {
       fail(text(vm) + " was " + std::string(to_string(ending.cause)) + " on " + ending.host.value +
            ", and nobody asked for it: it is lost");
     }

@@ -63,6 +63,14 @@ TEST_F(Recovery, ACallThatTakesTwoHeartbeatsIsNoSilence) {
   expect_right_result(first);
 }
 
+TEST_F(Recovery, ALibvirtdThatHangsIsNoSilenceOfAHostThatRenewsItsLease) {
+  const HostId slow = host_of("demo-1");
+  world.executor.slow_next("list/" + slow.value, 40s);
+  EXPECT_FALSE(world.play_while_not([&] { return row_of(slow).health == HostHealth::Down; }, 60s));
+  EXPECT_TRUE(recoveries().empty());
+  expect_right_result(first);
+}
+
 TEST_F(Recovery, OfAHostThatIsCutOffAndComesBack) {
   const HostId cut = host_of("demo-1");
   ASSERT_TRUE(world.cluster.cut_host(cut, 90s));

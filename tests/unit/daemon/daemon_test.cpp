@@ -170,7 +170,7 @@ TEST(ThreadPoolTest, AHangingLaneLeavesThreadsToOthers) {
   std::atomic<int> most{0};
   std::atomic<int> done{0};
   {
-    ThreadPool pool(4, 2);
+    ThreadPool pool(4, 2, 0);
     for (int i = 0; i < 10; ++i) {
       pool.run("slow", [&] {
         const int now = ++at_once;
@@ -190,6 +190,40 @@ TEST(ThreadPoolTest, AHangingLaneLeavesThreadsToOthers) {
   }
   EXPECT_EQ(done.load(), 10);
   EXPECT_LE(most.load(), 2);
+}
+
+TEST(ThreadPoolTest, AHeartbeatDoesNotWaitForGuestsThatBoot) {
+  Gate hang;
+  Gate beats;
+  std::atomic<int> beaten{0};
+  ThreadPool pool(2, 3, 1);
+  for (int i = 0; i < 20; ++i) pool.run("guest/" + std::to_string(i), [&] { hang.wait(); });
+  for (int i = 0; i < 5; ++i) {
+    pool.run("beat/h" + std::to_string(i), [&] {
+      if (++beaten == 5) beats.open();
+    });
+  }
+  beats.wait();  // would never return if guests had all threads
+  hang.open();
+}
+
+TEST(ThreadPoolTest, WhatIsNotUrgentLeavesTheThreadsOfWhatIs) {
+  Gate hang;
+  Gate ran;
+  std::atomic<int> hanging{0};
+  {
+    ThreadPool pool(1, 3, 4);
+    for (int i = 0; i < 3; ++i) {
+      pool.run("guest/" + std::to_string(i), [&] {
+        ++hanging;
+        hang.wait();
+      });
+    }
+    pool.run("fence/h1", [&] { ran.open(); });
+    ran.wait();
+    EXPECT_LE(hanging.load(), 1);
+    hang.open();
+  }
 }
 
 }  // namespace
