@@ -30,12 +30,12 @@ _mare() {
     --pool) COMPREPLY=($(compgen -W "$(_mare_names pool)" -- "$current")); return ;;
     --vm) COMPREPLY=($(compgen -W "$(_mare_names vm)" -- "$current")); return ;;
     --strategy)
-      words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy none"
+      words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy checkpoint-restart none"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
     --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
     --mode) COMPREPLY=($(compgen -W "manual partial automatic" -- "$current")); return ;;
-    --moment) COMPREPLY=($(compgen -W "now trough" -- "$current")); return ;;
+    --moment) COMPREPLY=($(compgen -W "now trough safe-point" -- "$current")); return ;;
     --at-limit) COMPREPLY=($(compgen -W "cancel stop-and-copy post-copy" -- "$current")); return ;;
     --checkpoint-every) COMPREPLY=($(compgen -W "10s 60s 10m optimal" -- "$current")); return ;;
     --checkpoint-mode) COMPREPLY=($(compgen -W "full incremental" -- "$current")); return ;;
