@@ -163,8 +163,13 @@ ALTER TABLE migration ADD COLUMN held_us INTEGER;
 ALTER TABLE migration ADD COLUMN switched_with INTEGER NOT NULL DEFAULT 0;
 )sql";
 
+// The last checkpoint and the last restart of each job are looked for twice a second.
+constexpr const char* kVersion8 = R"sql(
+CREATE INDEX operation_by_target ON operation(target, kind, seq);
+)sql";
+
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,
-                            kVersion5, kVersion6, kVersion7};
+                            kVersion5, kVersion6, kVersion7, kVersion8};
 
 }  // namespace
 
