@@ -24,6 +24,14 @@ std::optional<MonotonicTime> time_in(const std::string& stamp, const std::string
   return MonotonicTime{count};
 }
 
+/// On the thread that may hang with the storage: a renewal must not. Where there is no storage it
+/// has no voice, and mared's has to do.
+NoteSeen look_and_make_room(const std::string& note) {
+  const NoteSeen seen = look_for_note(note);
+  if (seen != NoteSeen::Unknown || !make_room_for_notes(note)) return seen;
+  return look_for_note(note);
+}
+
 }  // namespace
 
 Renewal renew(const LeaseTicket& ticket, const LeaseRecord& before, const std::string& boot,
@@ -49,7 +57,7 @@ HostLease::HostLease(HostLeaseOptions options, Log& log)
       boot_(boot_id()),
       file_(options_.places.record(), boot_),
       clock_(std::make_unique<BootClock>()),
-      storage_(std::make_unique<StorageThread>()),
+      storage_(std::make_unique<StorageThread>(look_and_make_room)),
       enforcer_(*clock_, log,
                 {[this] { return file_.read(); },
                  [this] { return end_all_vms(options_.places.vm_status_directory); },
@@ -104,8 +112,6 @@ Result<LeaseAnswer> HostLease::renew(const LeaseTicket& ticket) {
     auto can = can_end_vms(options_.places.vm_status_directory);
     if (can) can = start_watchdog(options_.watchdog, options_.places);
     if (!can) return can.error();
-    // Not there: then the storage has no voice, and mared's has to do.
-    if (before->note != ticket.note) (void)make_room_for_notes(ticket.note);
   }
   if (auto kept = file_.write(*renewal.record); !kept) return kept.error();
   // Before it is granted: were the agent to end now, the switches would know.
