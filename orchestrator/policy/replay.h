@@ -16,11 +16,11 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
-  // Before the migration: the destination's emulator starts, the slower the less is idle: 73 first
-  // rounds began after 0.42 s with 0.2 of two CPUs busy, 0.51 s with 0.9, 0.49 s with 1.4.
-  double start_s = 0.29;
-  double start_busy_s = 0.10;   // more where a whole CPU is busy
-  double set_up_s = 0.10;       // before the first page
+  // Until the first page, the slower the less is idle: first rounds began after 0.07 s with 0.05 of
+  // two CPUs busy, 0.11 s with 0.65. (0.42 and 0.5 s where libvirt asks for each feature of the
+  // CPU, as with KVM; past moves correct that.)
+  double set_up_s = 0.10;
+  double start_busy_s = 0.03;   // more where a whole CPU is busy
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
   double page_bytes = 4096;

@@ -197,7 +197,7 @@ Estimate widened(Estimate estimate, double factor) {
 double start_s(const Situation& situation) {
   const MemoryProfile& profile = situation.input.profile;
   const double busy = std::clamp(profile.busy_cpus, 0.0, std::min(1.0, profile.host_cpus));
-  return situation.costs.start_s + situation.costs.start_busy_s * busy;
+  return situation.costs.start_busy_s * busy;
 }
 
 double figure(const Situation& situation, const Replay& replay, Quantity quantity) {
