@@ -4,6 +4,9 @@ job stands still for one, how far apart its VMs stop, and how many bytes it is.
 Runs of the same work differ by more than a checkpoint a minute can cost. So what each one cost is also taken from inside of
 its run: by the ends of the iterations around it, against the pace just before and just after.
 
+Where checkpoints come every ten minutes, the two runs of a pair go on side by side, in pools of their own and with half of
+the share for each guest: by turns they would take two hours, and the machine of the second run would be another one.
+
 Guests are capped, as in the bench `move`: a real host writes checkpoints with cores of its own. Every run is a row that is
 kept at once: with --json a bench that was stopped goes on where it was.
 """
@@ -11,6 +14,7 @@ kept at once: with --json a bench that was stopped goes on where it was.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import os
 import pathlib
@@ -28,11 +32,13 @@ from move import Tail
 from partial import Partial
 from workloads import report
 
-POOL = "checkpoint"
+POOL, POOL_BESIDE = "checkpoint", "checkpoint-beside"
 RANKS = 2
 MEMORY_MIB = 192
 #: Of a core, for each of the two guests: who writes has the other half of a machine with two.
 VCPU_SHARE = 0.5
+#: At these intervals both runs of a pair go on at once, each guest with half of that.
+SIDE_BY_SIDE = (600,)
 LOAD_LIMIT = 6.0
 #: Seconds from one checkpoint to the next, and how long a run without any is then: at least one checkpoint fits in.
 LENGTHS_S = {10: 45.0, 60: 135.0, 600: 660.0}
@@ -79,18 +85,25 @@ HEAT = Program("heat", ("heat", "--nx", "400", "--ny", "400", "--report-every", 
 PROGRAMS = (MATMUL, HEAT, migtest(2), migtest(8), migtest(32))
 #: A run for the longest interval takes eleven minutes: one pair each, and not of every MigTest.
 LONG_PROGRAMS = (MATMUL, HEAT, migtest(8))
+#: A job's first checkpoint is full in either mode, and these runs have one each.
+FULL_ONLY = (600,)
 QUICK_PROGRAMS = LONG_PROGRAMS
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """The same work twice: without checkpoints, and at once afterwards with."""
+    """The same work twice: without checkpoints, and with, at once afterwards or side by side."""
 
     program: Program
     every_s: int
     length_s: float
     mode: str
     number: int
+
+    @property
+    def share(self) -> float:
+        """Of a core, for each guest."""
+        return VCPU_SHARE / 2 if self.every_s in SIDE_BY_SIDE else VCPU_SHARE
 
     @property
     def key(self) -> str:
@@ -109,7 +122,7 @@ def pairs(quick: bool, repeat: int, modes: list[str], chance: random.Random, int
         cells += [(program, every_s, length_s, 1 if quick or every_s == 600 else repeat) for program in programs]
     chance.shuffle(cells)
     return [Pair(program, every_s, length_s, mode, number) for program, every_s, length_s, count in cells
-            for number in range(1, count + 1) for mode in modes if not (quick and every_s > 10 and mode != modes[0])]
+            for number in range(1, count + 1) for mode in modes if mode == modes[0] or (every_s not in FULL_ONLY and not (quick and every_s > 10))]
 
 
 def modes_of(openapi: Json) -> dict[str, Json]:
@@ -134,11 +147,11 @@ def verdict_of(texts: list[str]) -> tuple[str, bool]:
     return "", False
 
 
-def one_run(cluster: Cluster, program: Program, units: int, more: Json) -> Row:
+def one_run(cluster: Cluster, program: Program, units: int, more: Json, pool: str = POOL) -> Row:
     """From the first line of its progress to the last, on this machine's clock, as the guests' clocks stand still with them.
     What it takes to begin and to end is no part of it."""
     load = os.getloadavg()[0]
-    body = {"pool": POOL, "command": program.with_work(units), "ranks": RANKS, **more}
+    body = {"pool": pool, "command": program.with_work(units), "ranks": RANKS, **more}
     job: str = cluster.submit("POST", "jobs", body)["target"]
     output = pathlib.Path(cluster.state) / "jobs" / job / "output"
     wait_until(lambda: output.exists() or cluster.get(f"jobs/{job}")["state"] in ENDED, f"{job} writes")
@@ -176,22 +189,36 @@ def of_checkpoint(one: Json, told: list[float], pace_s: float) -> Row:
             "lost_s": cost.added if cost else None, "lost_noise_s": cost.noise if cost else None}
 
 
-def measure(cluster: Cluster, partial: Partial, pair: Pair, option: Json) -> list[Row]:
-    """Both runs of a pair."""
-    program = pair.program
+def pools_of(cluster: Cluster, side_by_side: bool) -> tuple[str, str]:
+    """Of the run without checkpoints, and of the one with. No others are there: their guests would take CPU time."""
+    pools = (POOL, POOL_BESIDE if side_by_side else POOL)
+    if not side_by_side and cluster.has_pool(POOL_BESIDE):
+        cluster.delete_pool(POOL_BESIDE)
+    for pool in dict.fromkeys(pools):
+        cluster.spread(cluster.ensure_pool(pool, RANKS, memory_mib=MEMORY_MIB))
+    return pools
 
-    def trial() -> Row:
-        run = one_run(cluster, program, program.trial, {})
+
+def measure(cluster: Cluster, partial: Partial, pair: Pair, option: Json, pools: tuple[str, str] = (POOL, POOL)) -> list[Row]:
+    """Both runs of a pair: at the same time, if they have a pool each."""
+    program = pair.program
+    kinds = {"without": (pools[0], {}), "with": (pools[1], {"checkpoint_every_s": pair.every_s, **option})}
+
+    def trial(pool: str) -> Row:
+        run = one_run(cluster, program, program.trial, {}, pool)
         if not run["right"] or not run["seconds"]:
             raise AssertionError(f"{program.name} went wrong: {run}")
         return {"pace_s": run["seconds"] / ((run["lines"] - 1) * program.every)}
-    units = program.units(pair.length_s, partial.once(f"pace of {program.name}", trial)["pace_s"])
-    same = {"pair": pair.key, "program": program.name, "every_s": pair.every_s, "mode": pair.mode}
-    rows = []
-    for kind, more in (("without", {}), ("with", {"checkpoint_every_s": pair.every_s, **option})):
-        row = partial.once(f"{pair.key}, {kind}", lambda more=more: one_run(cluster, program, units, more))  # type: ignore[misc]
-        rows.append({**same, "checkpoints_wanted": kind == "with", **row})
-    return rows
+
+    with concurrent.futures.ThreadPoolExecutor(len(set(pools))) as threads:
+        trials = {pool: threads.submit(partial.once, f"pace of {program.name} in {pool}, {pair.share} of a core", lambda pool=pool: trial(pool))
+                  for pool in dict.fromkeys(pools)}
+        # The same work for both.
+        units = program.units(pair.length_s, max(one.result()["pace_s"] for one in trials.values()))
+        runs = {kind: threads.submit(partial.once, f"{pair.key}, {kind}", lambda pool=pool, more=more: one_run(cluster, program, units, more, pool))
+                for kind, (pool, more) in kinds.items()}
+        same = {"pair": pair.key, "program": program.name, "every_s": pair.every_s, "mode": pair.mode}
+        return [{**same, "checkpoints_wanted": kind == "with", **one.result()} for kind, one in runs.items()]
 
 
 def tell(number: int, count: int, rows: list[Row]) -> None:
@@ -208,16 +235,22 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     modes = modes_of(cluster.get("openapi.json"))
     plan = pairs(options.quick, options.repeat, list(modes), random.Random(options.seed), options.every)
     rows: list[Row] = []
-    with Caps(VCPU_SHARE) as caps:
-        cluster.spread(cluster.ensure_pool(POOL, RANKS, memory_mib=MEMORY_MIB))
-        for number, pair in enumerate(plan, 1):
-            both = measure(cluster, options.partial, pair, modes[pair.mode])
-            tell(number, len(plan), both)
-            rows += both
-        cluster.delete_pool(POOL)
+    stated: dict[str, Json] = {}
+    # By shares, so that no guest's cap changes while it runs.
+    for share in sorted({pair.share for pair in plan}, reverse=True):
+        with Caps(share) as caps:
+            for pair in (one for one in plan if one.share == share):
+                both = measure(cluster, options.partial, pair, modes[pair.mode], pools_of(cluster, pair.every_s in SIDE_BY_SIDE))
+                rows += both
+                tell(len(rows) // 2, len(plan), both)
+            stated |= {f"every {every_s} s": caps.stated() for every_s in sorted({one.every_s for one in plan if one.share == share})}
+            for pool in (POOL, POOL_BESIDE):
+                if cluster.has_pool(pool):
+                    cluster.delete_pool(pool)
     setup = {"seed": options.seed, "repeat": 1 if options.quick else options.repeat, "ranks": RANKS, "memory_mib": MEMORY_MIB,
              "lengths_s": {str(key): value for key, value in lengths(options.quick, options.every).items()},
-             "load_limit": LOAD_LIMIT, "caps": caps.stated(), "programs": {one.name: one.with_work(one.trial) for one in PROGRAMS},
+             "load_limit": LOAD_LIMIT, "caps": stated, "side_by_side_s": [one for one in SIDE_BY_SIDE if one in options.every],
+             "programs": {one.name: one.with_work(one.trial) for one in PROGRAMS},
              "modes": {mode: more or "as mared does" for mode, more in modes.items()}}
     if INCREMENTAL not in modes:
         setup["modes"][INCREMENTAL] = "absent: JobCreate in /api/v1/openapi.json has no member that asks for them"
@@ -295,13 +328,14 @@ def results_of(rows: list[Row]) -> Row:
             pauses += [one["pause_ms"] for one in row["checkpoints"]]
         more = "" if mode == FULL else f"_{mode}"
         bars |= {f"gang_pause_p50_ms{more}": at_most(figures(pauses).get("median"), PAUSE_P50_MS, "ms"),
-                 f"gang_skew_ms{more}": at_most(worst_median(taken), SKEW_MS, "ms"),
-                 f"overhead_60s{more}": at_most(lost.get(mode, {}).get("60"), OVERHEAD_60S, "%")}
+                 f"gang_skew_ms{more}": at_most(worst_median(taken), SKEW_MS, "ms")}
+        if not rows or any(row["every_s"] == 60 for row in rows):
+            bars |= {f"overhead_60s{more}": at_most(lost.get(mode, {}).get("60"), OVERHEAD_60S, "%")}
     wrong = wrong_jobs(rows)
     return {
         "results": {"runs": len(rows), "dropped_for_load": sum(row["load"] > LOAD_LIMIT for row in rows), "wrong_jobs": wrong,
                     "pairs_counted": len(couples(rows)), "overhead_percent": overheads, "lost_percent": lost, "cells": cells, "rows": rows},
-        "baselines": {"without": "the same work in the same VMs, just before, without checkpoints"},
+        "baselines": {"without": "the same work, just before in the same VMs, or (600 s) at the same time in others, without checkpoints"},
         "limits": {"size_bytes": {"value": RANKS * MEMORY_MIB * (1 << 20), "unit": "bytes",
                                   "arithmetic": f"{RANKS} VMs of {MEMORY_MIB} MiB: all that a checkpoint has to hold, devices aside"}},
         "bars": {**bars, "wrong_jobs": exactly(wrong, 0, "count")},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import threading
 from typing import Any, Callable
 
 Row = dict[str, Any]
@@ -22,6 +23,7 @@ class Partial:
         """`head` says what the rows are of; rows of something else are not gone on from: ValueError."""
         self.file = file
         self.rows: dict[str, Row] = {}
+        self._adding = threading.Lock()
         if file is None:
             return
         lines = self._whole_lines()
@@ -52,7 +54,7 @@ class Partial:
     def _add(self, line: Row) -> None:
         if self.file is None:
             return
-        with open(self.file, "ab") as file:
+        with self._adding, open(self.file, "ab") as file:
             file.write(json.dumps(line).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

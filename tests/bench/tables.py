@@ -46,8 +46,9 @@ def where(report: Json) -> str:
 def setup(report: Json) -> str:
     """Its single values, and the cap of guests."""
     known = {key: value for key, value in report["setup"].items() if isinstance(value, (int, float, str)) and len(str(value)) <= LONGEST}
-    if caps := report["setup"].get("caps"):
-        known["vCPU share of a core"] = caps["vcpu_share_of_a_core"] or f"not capped ({caps['why_not']})"
+    caps = report["setup"].get("caps") or {}
+    for part, one in ([("", caps)] if "vcpu_share_of_a_core" in caps else caps.items()):
+        known[f"vCPU share of a core {part}".rstrip()] = one["vcpu_share_of_a_core"] or f"not capped ({one['why_not']})"
     return "Set-up: " + ", ".join(f"{key.replace('_', ' ')} {number(value) if isinstance(value, float) else value}"
                                   for key, value in known.items()) + "."
 

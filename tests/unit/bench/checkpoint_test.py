@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import unittest
 from typing import Any
 from unittest import mock
@@ -66,6 +67,14 @@ class Plan(unittest.TestCase):
             plan = pairs(True, 5, modes, random.Random(1))
             self.assertLess(sum(2 * pair.length_s for pair in plan), 480)
             self.assertEqual({pair.every_s for pair in plan}, {10, 60})
+
+    def test_runs_with_one_checkpoint_each_are_full(self) -> None:
+        plan = pairs(False, 2, [FULL, INCREMENTAL], random.Random(1), (600,))
+        self.assertEqual([pair.mode for pair in plan], [FULL] * 3)
+
+    def test_side_by_side_guests_have_half_of_the_share(self) -> None:
+        by_turns, beside = (Pair(MATMUL, every_s, 1.0, FULL, 1).share for every_s in (60, 600))
+        self.assertEqual(beside, by_turns / 2)
 
     def test_some_of_the_intervals(self) -> None:
         plan = pairs(False, 1, [FULL], random.Random(1), (10, 60))
@@ -151,6 +160,21 @@ class Results(unittest.TestCase):
         self.assertEqual(set(bars), {"gang_pause_p50_ms", "gang_skew_ms", "overhead_60s", "wrong_jobs"})
 
 
+class BesideEachOther:
+    """A cluster in which a run ends only when the other one of its pair has begun."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, str] = {}
+        self.meeting = threading.Barrier(2, timeout=20)
+
+    def run(self, cluster: Any, program: Any, units: int, more: Any, pool: str) -> Any:
+        self.meeting.wait()
+        kind = "trial" if units == program.trial else "with" if more else "without"
+        self.pools[f"{kind} in {pool}"] = pool
+        # The other pool's guests are slower.
+        return {"right": True, "seconds": 5.0 if pool == "checkpoint" else 10.0, "lines": 11, "units": units, "load": 1.0, "checkpoints": []}
+
+
 class FakeCluster:
     """Jobs whose lines and checkpoints come by the clock."""
 
@@ -226,6 +250,15 @@ class Measured(unittest.TestCase):
         self.assertEqual(having["checkpoints"][0]["took_s"], 1.5)
         cell, = results_of([without, having])["results"]["cells"]
         self.assertAlmostEqual(cell["added_per_checkpoint_s"], FakeCluster.EACH_S, 6)
+
+    def test_side_by_side(self) -> None:
+        both = BesideEachOther()
+        pair = Pair(MATMUL, 600, 660.0, FULL, 1)
+        with mock.patch.object(checkpoint, "one_run", both.run):
+            rows = checkpoint.measure(None, Partial(None, {}), pair, {}, ("checkpoint", "checkpoint-beside"))  # type: ignore[arg-type]
+        self.assertEqual(set(both.pools), {"trial in checkpoint", "trial in checkpoint-beside", "without in checkpoint", "with in checkpoint-beside"})
+        self.assertEqual([row["checkpoints_wanted"] for row in rows], [False, True])
+        self.assertEqual([row["units"] for row in rows], [660] * 2, "the same work, by the slower pace")
 
 
 if __name__ == "__main__":
