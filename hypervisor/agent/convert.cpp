@@ -204,6 +204,17 @@ VmStatistics from_wire(const pb::VmStatistics& value) {
           value.sent_bytes()};
 }
 
+pb::Sweep to_wire(const Sweep& value) {
+  pb::Sweep out;
+  out.set_descending(value.descending);
+  out.set_period_us(value.period.count());
+  return out;
+}
+
+Sweep from_wire(const pb::Sweep& value) {
+  return {value.descending(), Microseconds{value.period_us()}};
+}
+
 pb::Sending to_wire(const Sending& value) {
   pb::Sending out;
   out.set_strategy(std::string(to_string(value.strategy)));
@@ -219,6 +230,8 @@ pb::Sending to_wire(const Sending& value) {
   if (value.later_downtime_limit) {
     out.set_later_downtime_limit_ms(value.later_downtime_limit->count());
   }
+  *out.mutable_sweep() = to_wire(value.sweep_switch.sweep);
+  for (const Milliseconds wait : value.sweep_switch.waits) out.add_sweep_waits_ms(wait.count());
   return out;
 }
 
@@ -241,6 +254,10 @@ Result<Sending> from_wire(const pb::Sending& value) {
   if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
   if (value.has_later_downtime_limit_ms()) {
     out.later_downtime_limit = Milliseconds{value.later_downtime_limit_ms()};
+  }
+  out.sweep_switch.sweep = from_wire(value.sweep());
+  for (const auto wait : value.sweep_waits_ms()) {
+    out.sweep_switch.waits.emplace_back(wait);
   }
   return out;
 }
@@ -373,6 +390,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_busy_cpus(value.busy_cpus);
   out.set_cpu_granted(value.cpu_granted);
   out.set_sequential(value.sequential);
+  *out.mutable_sweep() = to_wire(value.sweep);
   out.set_cpu_quota(value.cpu_quota);
   out.set_cpu_quota_period_us(value.cpu_quota_period.count());
   return out;
@@ -403,6 +421,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.busy_cpus = value.busy_cpus();
   out.cpu_granted = value.cpu_granted() > 0 ? value.cpu_granted() : 1;
   out.sequential = value.sequential();
+  out.sweep = from_wire(value.sweep());
   out.cpu_quota = value.cpu_quota();
   out.cpu_quota_period = Microseconds{value.cpu_quota_period_us()};
   return out;

@@ -38,6 +38,17 @@ class PageSet {
     return out;
   }
   bool empty() const { return count() == 0; }
+  /// Calls `then` with each page, in order.
+  template <typename Then>
+  void each(Then then) const {
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      for (std::uint64_t left = words_[i]; left != 0; left &= left - 1) {
+        then(i * kBits + static_cast<std::size_t>(std::countr_zero(left)));
+      }
+    }
+  }
+  /// 64 pages each, the first one lowest.
+  const std::vector<std::uint64_t>& words() const { return words_; }
   /// Of pages that follow one another without a gap.
   std::size_t runs() const {
     std::size_t sum = 0;

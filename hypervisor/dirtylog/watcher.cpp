@@ -140,6 +140,8 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.heat = vm.heat;
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
+  out.sweep = vm.sweep.found(vm.written);
+  if (out.sweep.period.count() > 0) out.swept = vm.written;
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;
@@ -195,6 +197,7 @@ Status Watcher::begin_cycle(Vm& vm) {
   cycle.arming = cycle.scanning = after - before;
   const std::lock_guard lock(mutex_);
   const bool first = vm.cycles.empty();
+  vm.sweep.begin_cycle(vm.written);
   cycle.glance = vm.glances > 0;
   if (first || !vm.cycles.back().glance) vm.lately = {};
   if (cycle.glance) {
@@ -256,6 +259,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                                  [&](milliseconds at) { return at > point.wall; });
   cycle.whole = next == kPoints.end() || *next > cycle.length;
   keep_heat(vm, reading);
+  vm.sweep.look(reading.written, point.wall);
   vm.lately.add(reading.written);
   if (!cycle.whole) {
     vm.due = cycle.began + *next;

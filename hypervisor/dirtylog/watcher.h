@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/page_log.h"
+#include "hypervisor/dirtylog/sweep_finder.h"
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/log.h"
 #include "orchestrator/model/forecast.h"
@@ -32,7 +33,9 @@ struct WatchReport {
   PageSet written;                 // lately, or else as heat; empty where the log samples
   double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
   double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
-  double sequential = 0;    // of what was written in a moment and not in the one before: in order
+  double sequential = 0;  // of what was written in a moment and not in the one before: in order
+  Sweep sweep;
+  PageSet swept;            // what it goes through; empty: it does not sweep
   std::string not_watched;  // why not, at this moment; "" if it is
   bool hopeless = false;    // and it will hardly change by itself
 };
@@ -89,6 +92,7 @@ class Watcher {
     PageSet written;
     PageSet first_look;  // of the last cycle
     PageSet lately;      // since the running cycle began, or the glances before it
+    SweepFinder sweep;
     std::string why = "its log is not open yet";
     bool hopeless = false;
     MonotonicTime due{0};

@@ -385,7 +385,10 @@ class LibvirtDriver final : public Driver {
       return make_error(Code::FailedPrecondition, "VM '" + vm.id.value + "' is paused",
                         "resume it first");
     }
-    auto begun = outgoing_.begin(ticket, *route);
+    // Asked before the log is closed.
+    auto swept = ticket.sending.sweep_switch.waits.empty() ? dirtylog::PageSet{}
+                                                           : watching_.swept(vm.uuid);
+    auto begun = outgoing_.begin(ticket, *route, std::move(swept));
     if (begun) arrivals_.forget(vm.uuid);  // if it came once, now it goes
     if (begun) watching_.back_off(vm.uuid);
     return begun;

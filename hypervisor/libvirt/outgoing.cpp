@@ -43,7 +43,7 @@ void Outgoing::set_link(BytesPerSecond goodput) {
   link_ = goodput.value;
 }
 
-Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
+Status Outgoing::begin(const MigrationTicket& ticket, const Route& route, dirtylog::PageSet swept) {
   std::vector<JobPtr> over;
   Status begun;
   {
@@ -52,7 +52,7 @@ Status Outgoing::begin(const MigrationTicket& ticket, const Route& route) {
     const auto known = shared_->jobs.find(ticket.vm.uuid);
     const bool again =
         known != shared_->jobs.end() && known->second->ticket.operation == ticket.operation;
-    begun = again ? ok_status() : begin_locked(ticket, route, false);
+    begun = again ? ok_status() : begin_locked(ticket, route, false, std::move(swept));
   }
   join(over);
   return begun;
@@ -112,7 +112,8 @@ Status Outgoing::admit_locked(const MigrationTicket& ticket) {
   return ok_status();
 }
 
-Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route, bool mending) {
+Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route, bool mending,
+                              dirtylog::PageSet swept) {
   if (auto admitted = admit_locked(ticket); !admitted) return admitted;
   auto job = std::make_shared<Job>();
   job->ticket = ticket;
@@ -125,6 +126,7 @@ Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route,
   job->post_copy = ticket.sending.strategy == Strategy::PostCopy && !mending;
   job->switched = mending;
   job->holding = ticket.holds_switch && holds_its_switch(ticket.sending.strategy) && !mending;
+  job->swept = std::move(swept);
   job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_});
   if (ticket.sending.strategy == Strategy::RateControlled) {
     job->rate.emplace(ticket.sending, ticket.downtime_limit.value_or(kUsualDowntime));

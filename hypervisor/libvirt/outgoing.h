@@ -15,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "hypervisor/dirtylog/page_set.h"
 #include "hypervisor/dirtylog/send_queue.h"
+#include "hypervisor/dirtylog/sweep_tracker.h"
 #include "hypervisor/driver.h"
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/rounds.h"
@@ -41,7 +43,8 @@ class Outgoing {
   /// What a link was measured to carry: bounds how much waits unsent while a VM is sent.
   void set_link(BytesPerSecond goodput);
   /// Idempotent for an operation, also after its end: a late repetition must not send the VM again.
-  Status begin(const MigrationTicket& ticket, const Route& route);
+  /// `swept`: of a guest that sweeps, the pages that it goes through.
+  Status begin(const MigrationTicket& ticket, const Route& route, dirtylog::PageSet swept = {});
   /// Takes up a post-copy that broke, known here or not. Ok if its pages go already.
   /// Unsupported, with that reason, if `why_not` is not "".
   Status mend(const MigrationTicket& ticket, const Route& route, const std::string& why_not);
@@ -96,6 +99,11 @@ class Outgoing {
     Bytes unsent;
     bool unbounded = false;  // the kernel refused
     std::optional<dirtylog::SendQueues> queues;
+    dirtylog::PageSet swept;
+    std::optional<dirtylog::SweepTracker> tracker;
+    std::optional<MonotonicTime> rounds_over;  // when the last whole one before post-copy was
+    MonotonicTime tracked{0};
+    std::optional<MonotonicTime> switch_at;
   };
   using JobPtr = std::shared_ptr<Job>;
   /// What the threads share with this; `closed` once this is gone, clock and log with it.
@@ -134,9 +142,12 @@ class Outgoing {
   void be_lenient(Job& job, virDomainPtr domain);
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
+  void follow_sweep(Job& job);
+  void wait_for_switch(Job& job);
 
   // Books.
-  Status begin_locked(const MigrationTicket& ticket, const Route& route, bool mending);
+  Status begin_locked(const MigrationTicket& ticket, const Route& route, bool mending,
+                      dirtylog::PageSet swept = {});
   Status admit_locked(const MigrationTicket& ticket);
   std::vector<JobPtr> take_old_locked(const std::string& uuid, const OperationId& operation);
   Job* running_locked(const std::string& uuid);

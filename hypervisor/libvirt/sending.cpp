@@ -89,6 +89,14 @@ MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route) {
   return call;
 }
 
+Milliseconds wait_of(const SweepSwitch& how, double place, std::chrono::nanoseconds since) {
+  const double gone = std::chrono::duration<double>(since) / how.sweep.period;
+  const double then = how.sweep.descending ? place + gone : place - gone;
+  const auto parts = static_cast<double>(how.waits.size());
+  const auto part = static_cast<std::size_t>((then - std::floor(then)) * parts);
+  return how.waits[std::min(part, how.waits.size() - 1)];
+}
+
 Status check(const Sending& sending) {
   if (sending.strategy == Strategy::Compressed) {
     if (sending.allow_post_copy) {
@@ -97,6 +105,10 @@ Status check(const Sending& sending) {
     return refuse("the number of channels", sending.channels, 1, 16);
   }
   if (sending.strategy == Strategy::Hybrid) {
+    const SweepSwitch& sweep = sending.sweep_switch;
+    if (!sweep.waits.empty() && sweep.sweep.period.count() <= 0) {
+      return make_error(Code::InvalidArgument, "waits for a guest that sweeps, without its period");
+    }
     return refuse("the number of rounds", sending.pre_copy_rounds, 1, 10);
   }
   if (sending.strategy == Strategy::Throttled) {

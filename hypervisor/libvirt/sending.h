@@ -1,6 +1,7 @@
 // A strategy as what libvirt is asked for. Pure.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <variant>
@@ -27,6 +28,8 @@ MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route);
 bool may_post_copy(const Sending& sending);
 /// libvirt counts in whole MiB/s and takes 0 for no limit.
 unsigned long long mebibytes_per_s(BytesPerSecond rate);
+/// The wait of a guest that was at `place` so long after the last whole round was over.
+Milliseconds wait_of(const SweepSwitch& how, double place, std::chrono::nanoseconds since);
 /// Refuses knobs that libvirt or QEMU would misread.
 Status check(const Sending& sending);
 

@@ -209,9 +209,15 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   }
   out.heat = report->heat;
   out.sequential = report->sequential;
+  out.sweep = report->sweep;
   out.cost_fraction = report->cost_fraction;
   out.cpu_granted = report->cpu_granted;
   return out;
+}
+
+dirtylog::PageSet Watching::swept(const std::string& uuid) const {
+  const auto report = watcher_.report(uuid);
+  return report ? report->swept : dirtylog::PageSet{};
 }
 
 }  // namespace mare::libvirt

@@ -29,6 +29,23 @@ inline constexpr int kStrategies = 8;
 std::string_view to_string(Strategy strategy);  // "pre-copy", "rate-controlled", ...
 std::optional<Strategy> strategy_from(std::string_view text);
 
+/// How a guest writes that goes through the same memory again and again, in the order of its
+/// addresses or against it.
+struct Sweep {
+  bool descending = false;  // it comes to lower addresses next
+  Microseconds period{0};   // wall time of one time through; 0: no such guest
+  bool operator==(const Sweep&) const = default;
+};
+
+/// When a hybrid migration of a guest that sweeps is to switch: so that it comes next to what was
+/// sent after it had been there. `waits[i]` is counted from the end of the last whole round, of a
+/// guest that is then at i/n to (i+1)/n of what it sweeps, in the order of addresses.
+struct SweepSwitch {
+  Sweep sweep;
+  std::vector<Milliseconds> waits;  // none: it switches at the end of its rounds
+  bool operator==(const SweepSwitch&) const = default;
+};
+
 /// A strategy with its knobs. Those that its strategy does not use are ignored.
 struct Sending {
   Strategy strategy = Strategy::PreCopy;
@@ -47,6 +64,7 @@ struct Sending {
   /// Instead of that, after kRoundsWithFirstLimit rounds that did not end it: a limit that nobody
   /// asked for must not keep a migration from its end. None: it stays.
   std::optional<Milliseconds> later_downtime_limit = {};
+  SweepSwitch sweep_switch = {};  // Hybrid
 };
 /// With the first one, that of all pages.
 inline constexpr int kRoundsWithFirstLimit = 16;
@@ -75,6 +93,7 @@ struct MemoryProfile {
   /// Of the pages that it writes in a moment and did not in the last one that was looked at: they
   /// follow the one before them; 0 to 1.
   double sequential = 0;
+  Sweep sweep;
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;

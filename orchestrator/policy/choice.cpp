@@ -185,12 +185,17 @@ Choice choose(const Situation& situation, const Estimates& estimates) {
   const Indices among = possible(estimates);
   if (among.empty()) return nothing_possible(situation, estimates);
   const std::size_t taken = best_of(situation, estimates, among);
+  const std::string sweeps =
+      estimates[taken].sending.sweep_switch.waits.empty()
+          ? ""
+          : "; it switches when the guest, which goes through its memory in order, comes to what "
+            "was sent after it had been there";
   const std::string watched =
       situation.middle.watched() ? "" : "; how the VM writes was not watched, so this is a guess";
   return {taken, capital(name(estimates[taken])) + " for " +
                      std::string(to_string(policy.priority)) + ": " +
                      figures(situation, estimates[taken].forecast) + "; " +
-                     runner_up(situation, estimates, taken) + watched};
+                     runner_up(situation, estimates, taken) + sweeps + watched};
 }
 
 }  // namespace mare::policy

@@ -87,6 +87,9 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
+  /// Of a guest that sweeps, with a switch to match: where it is at the end of the whole rounds, 0
+  /// to 1 (sweep.h). None: the mean over all places.
+  std::optional<double> sweep_place;
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move

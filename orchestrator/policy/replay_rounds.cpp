@@ -6,11 +6,15 @@
 //             marked is still below, stop and send the rest, else a new round begins.
 // So a round ends before all its pages are sent, and the rest goes over into the next one.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/replay.h"
 #include "orchestrator/policy/statistics.h"
+#include "orchestrator/policy/sweep.h"
 
 namespace mare::policy {
 namespace {
@@ -144,6 +148,7 @@ class Rounds {
   void force(LimitAction how);
   void stop_and_send_rest();
   void switch_to_post_copy();
+  void wait_for_sweep();
   double until_next_look(double wanted);
   double written_since_look();
   bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
@@ -179,6 +184,7 @@ class Rounds {
   double waited_ = 0;  // for the last look
   int looks_ = 1;      // the one of the set-up
   int looks_at_tick_ = 1;
+  std::optional<double> lost_in_sweep_;
   int alike_ = 0;
   double alike_since_ = 0;
   double unsure_ = 0;   // of what was written since the last look, bytes (1 deviation)
@@ -341,6 +347,7 @@ void Rounds::round() {
   }
   if (strategy() == Strategy::Hybrid &&
       static_cast<int>(out_.rounds.size()) >= std::max(1, in_.sending.pre_copy_rounds)) {
+    wait_for_sweep();
     switch_to_post_copy();
     return;
   }
@@ -406,6 +413,41 @@ void Rounds::stop_and_send_rest() {
   out_.total_time_s = now_;
 }
 
+/// All that the guest sweeps is marked. It is sent again for a while, until the guest comes to what
+/// will not be missing (sweep.h).
+void Rounds::wait_for_sweep() {
+  const SweepSwitch& how = in_.sending.sweep_switch;
+  if (how.waits.empty() || !(hot_ > 0)) return;
+  const double once_s = hot_s(rate_) * hot_;
+  const double period_s = std::chrono::duration<double>(how.sweep.period).count();
+  const SweepReplay sweep(once_s / period_s, in_.slowdown, how.sweep.descending);
+  const auto parts = static_cast<int>(how.waits.size());
+  double duration = 0;
+  SweepEnd mean;
+  int count = 0;
+  for (int i = 0; i < parts; ++i) {
+    const double place = (i + 0.5) / parts;
+    if (in_.sweep_place && std::abs(*in_.sweep_place - place) > 0.5 / parts) continue;
+    const double wait_s =
+        std::chrono::duration<double>(how.waits[static_cast<std::size_t>(i)]).count();
+    const SweepEnd end = sweep.switched(place, wait_s / once_s);
+    duration += wait_s;
+    mean.missing += end.missing;
+    mean.lost += end.lost;
+    ++count;
+  }
+  if (count == 0) return;
+  const double began = now_;
+  duration /= count;
+  const double sent = duration * hot_wire_ / hot_s(rate_);
+  now_ += duration;
+  out_.live_s += duration;
+  out_.sent_bytes += sent;
+  hot_ *= mean.missing / count;
+  lost_in_sweep_ = mean.lost / count * once_s;
+  out_.rounds.push_back({began, duration, sent, marked(), 0});
+}
+
 void Rounds::switch_to_post_copy() {
   over_ = true;
   const double queue =
@@ -420,7 +462,7 @@ void Rounds::switch_to_post_copy() {
   const double duration =
       std::max(phase.duration_s, marked_s(in_.link_rate)) + costs_.post_copy_end_s;
   out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});
-  out_.faulted_s = phase.faulted_s;
+  out_.faulted_s = lost_in_sweep_.value_or(phase.faulted_s);
   out_.sent_bytes += wire + costs_.device_bytes;
   now_ += duration;
   out_.total_time_s = now_;

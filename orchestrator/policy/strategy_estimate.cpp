@@ -7,6 +7,7 @@
 
 #include "orchestrator/policy/correction.h"
 #include "orchestrator/policy/statistics.h"
+#include "orchestrator/policy/sweep.h"
 
 namespace mare::policy {
 namespace {
@@ -16,6 +17,9 @@ constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
+// A slower guest comes to an end by itself, or nearly.
+constexpr double kLeastSweepSpeed = 1.05;
+constexpr int kSweepParts = 32;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{30}};
@@ -96,6 +100,24 @@ double rate_max(const Situation& situation) {
   return limit && limit->value > 0 ? std::min(link, limit->value) : link;
 }
 
+/// Only of a guest that sweeps so fast that its rounds never end, and was seen to do so.
+std::optional<SweepSwitch> sweep_switch(const Situation& situation) {
+  const Sweep& sweep = situation.input.profile.sweep;
+  const double period_s = std::chrono::duration<double>(sweep.period).count();
+  if (!(period_s > 0) || !(rate_max(situation) > 0)) return std::nullopt;
+  const HypervisorCosts& costs = situation.costs;
+  const double swept = situation.middle.bytes(period_s * situation.middle.share());
+  const double once_s =
+      swept * (1 + costs.page_header_bytes / costs.page_bytes) / rate_max(situation);
+  if (once_s < kLeastSweepSpeed * period_s) return std::nullopt;
+  SweepSwitch out{sweep, {}};
+  const SweepReplay replay(once_s / period_s, slowdown_of(situation, 0), sweep.descending);
+  for (const double wait : replay.best_waits(kSweepParts)) {
+    out.waits.push_back(std::chrono::duration_cast<Milliseconds>(Seconds{wait * once_s}));
+  }
+  return out;
+}
+
 /// A strategy's own knobs; the first are the usual ones.
 std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
   Sending usual;
@@ -119,6 +141,11 @@ std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
     case Strategy::Hybrid:
       for (const int rounds : {1, 2, 3}) {
         usual.pre_copy_rounds = rounds;
+        out.push_back(usual);
+      }
+      if (const auto sweep = sweep_switch(situation)) {
+        usual.pre_copy_rounds = 1;
+        usual.sweep_switch = *sweep;
         out.push_back(usual);
       }
       return out;
@@ -284,6 +311,13 @@ std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& s
     out.push_back(replay(in, situation.costs));
     in = replay_input(situation, situation.middle, sending);
     in.link_rate *= 1 + sign * 2 * kLinkDeviation;
+    out.push_back(replay(in, situation.costs));
+  }
+  // Nobody knows where a guest that sweeps will be when its rounds are over.
+  const auto places = static_cast<int>(sending.sweep_switch.waits.size());
+  for (int i = 0; i < places; ++i) {
+    ReplayInput in = replay_input(situation, situation.middle, sending);
+    in.sweep_place = (i + 0.5) / places;
     out.push_back(replay(in, situation.costs));
   }
   return out;

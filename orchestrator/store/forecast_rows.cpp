@@ -62,6 +62,17 @@ DirtyCycle cycle_from(const json& from) {
   return out;
 }
 
+json sweep_json(const Sweep& sweep) {
+  return {{"descending", sweep.descending}, {"period_us", sweep.period.count()}};
+}
+
+Sweep sweep_from(const json& from) {
+  const auto found = from.find("sweep");
+  if (found == from.end() || !found->is_object()) return {};
+  return {flag_or(*found, "descending", false),
+          Microseconds{number_or<std::int64_t>(*found, "period_us", 0)}};
+}
+
 std::string profile_text(const MemoryProfile& profile) {
   json cycles = json::array();
   for (const auto& cycle : profile.cycles) cycles.push_back(cycle_json(cycle));
@@ -77,6 +88,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"busy_cpus", profile.busy_cpus},
                   {"cpu_granted", profile.cpu_granted},
                   {"sequential", profile.sequential},
+                  {"sweep", sweep_json(profile.sweep)},
                   {"cpu_quota", profile.cpu_quota},
                   {"cpu_quota_period_us", profile.cpu_quota_period.count()},
                   {"cycles", std::move(cycles)},
@@ -98,6 +110,7 @@ MemoryProfile profile_from(const json& from) {
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   out.cpu_granted = number_or(from, "cpu_granted", out.cpu_granted);
   out.sequential = number_or(from, "sequential", out.sequential);
+  out.sweep = sweep_from(from);
   out.cpu_quota = number_or(from, "cpu_quota", out.cpu_quota);
   out.cpu_quota_period = Microseconds{number_or<std::int64_t>(from, "cpu_quota_period_us", 0)};
   for (const auto& cycle : list_in(from, "cycles")) {
@@ -240,6 +253,12 @@ std::string sending_text(const Sending& sending) {
   if (sending.later_downtime_limit) {
     out["later_downtime_limit_ms"] = sending.later_downtime_limit->count();
   }
+  if (!sending.sweep_switch.waits.empty()) {
+    json waits = json::array();
+    for (const Milliseconds wait : sending.sweep_switch.waits) waits.push_back(wait.count());
+    out["sweep"] = sweep_json(sending.sweep_switch.sweep);
+    out["sweep_waits_ms"] = std::move(waits);
+  }
   return out.dump();
 }
 
@@ -260,6 +279,10 @@ Sending sending_from(const std::string& text) {
   if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
   const auto later = number_or<std::int64_t>(from, "later_downtime_limit_ms", 0);
   if (later > 0) out.later_downtime_limit = Milliseconds{later};
+  out.sweep_switch.sweep = sweep_from(from);
+  for (const auto& wait : list_in(from, "sweep_waits_ms")) {
+    if (wait.is_number()) out.sweep_switch.waits.emplace_back(wait.get<std::int64_t>());
+  }
   return out;
 }
 

@@ -24,6 +24,20 @@ Json cycle_json(const DirtyCycle& cycle) {
   return Json{{"began", time_json(cycle.began)}, {"points", std::move(points)}};
 }
 
+Json sweep_json(const Sweep& sweep) {
+  if (sweep.period.count() == 0) return nullptr;
+  return Json{{"descending", sweep.descending}, {"period_ms", to_ms(sweep.period)}};
+}
+
+Json sweep_switch_json(const SweepSwitch& value) {
+  if (value.waits.empty()) return nullptr;
+  Json waits = Json::array();
+  for (const Milliseconds wait : value.waits) waits.push_back(wait.count());
+  Json out = sweep_json(value.sweep);
+  out["waits_ms"] = std::move(waits);
+  return out;
+}
+
 }  // namespace
 
 Json to_json(const MovePolicy& policy) {
@@ -53,7 +67,8 @@ Json to_json(const Sending& sending) {
       {"downtime_limit_ms",
        or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
       {"later_downtime_limit_ms",
-       or_null(sending.later_downtime_limit, [](Milliseconds limit) { return limit.count(); })}};
+       or_null(sending.later_downtime_limit, [](Milliseconds limit) { return limit.count(); })},
+      {"sweep_switch", sweep_switch_json(sending.sweep_switch)}};
 }
 
 Json to_json(const MemoryProfile& profile) {
@@ -71,6 +86,7 @@ Json to_json(const MemoryProfile& profile) {
               {"busy_cpus", profile.busy_cpus},
               {"cpu_granted", profile.cpu_granted},
               {"sequential", profile.sequential},
+              {"sweep", sweep_json(profile.sweep)},
               {"cpu_quota", profile.cpu_quota},
               {"cpu_quota_period_us", profile.cpu_quota_period.count()},
               {"cycles", std::move(cycles)},

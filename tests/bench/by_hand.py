@@ -51,6 +51,8 @@ class Move:
     ended: float
     done: bool
     phases: Phases | None = None
+    #: From when it ran at the destination, where that was before its end.
+    switched: float | None = None
 
 
 class ByHand:
@@ -81,10 +83,12 @@ class ByHand:
             self._virsh(source, "migrate", vm, f"qemu+tcp://{address}/system", f"tcp://{address}", "--p2p", "--xml",
                         str(file), *method.options), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         switched = not method.after_pass
+        switched_at: float | None = None
         while process.poll() is None:
             if not switched and self._passes(source, vm) > 1:
                 switched = subprocess.run(self._virsh(source, "migrate-postcopy", vm), check=False,
                                           capture_output=True).returncode == 0
+                switched_at = time.time() if switched else None
             if time.time() - begun > limit_s and switched and not method.after_pass:
                 subprocess.run(self._virsh(source, "domjobabort", vm), check=False, capture_output=True)
             try:
@@ -92,7 +96,7 @@ class ByHand:
             except subprocess.TimeoutExpired:
                 pass
         file.unlink()
-        return Move(begun, time.time(), process.returncode == 0)
+        return Move(begun, time.time(), process.returncode == 0, switched=switched_at)
 
     def _passes(self, host: str, vm: str) -> int:
         told = subprocess.run(self._virsh(host, "domjobinfo", vm), check=False, capture_output=True, text=True).stdout

@@ -51,11 +51,13 @@ def ends_across(told: list[Told], begun: float, ended: float, quiet_s: float) ->
     return sorted(ends)
 
 
-def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float) -> Cost | None:
+def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float, switched: float | None = None) -> Cost | None:
     """What the job did not do from its last iteration before the move to one well after it, at its usual pace.
 
     Both times are ends of iterations, so no part of one is counted wrong. The usual pace is that of the quiet
-    stretches of `quiet_s` before and after. None: too few iterations there.
+    stretches of `quiet_s` before and after; where it is known when the VM `switched`, that of before holds until then and
+    that of after from then on: two emulators of one guest differ by some percent, which is nothing that a move of 40 s
+    takes from the job. None: too few iterations there.
     """
     before = [end for end in ends if begun - quiet_s <= end <= begun]
     after = [end for end in ends if ended + SETTLE_S <= end <= ended + SETTLE_S + quiet_s]
@@ -65,4 +67,8 @@ def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float
     iterations = sum(1 for end in ends if first < end <= last)
     paces = [(part[-1] - part[0]) / (len(part) - 1) for part in (before, after)]
     usual = (before[-1] - before[0] + after[-1] - after[0]) / (len(before) + len(after) - 2)
-    return Cost(last - first - iterations * usual, iterations * abs(paces[0] - paces[1]) / 2, usual)
+    if switched is None:
+        return Cost(last - first - iterations * usual, iterations * abs(paces[0] - paces[1]) / 2, usual)
+    there = sum(1 for end in ends if first < end <= switched)
+    done = there * paces[0] + (iterations - there) * paces[1]
+    return Cost(last - first - done, 0.0, usual)

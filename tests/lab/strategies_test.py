@@ -187,5 +187,46 @@ class StrategiesTest(unittest.TestCase):
         job.assert_right()
 
 
+class SweepTest(unittest.TestCase):
+    """A program that rewrites its memory in order, several times as fast as the link carries it."""
+
+    POOL = "sweep"
+
+    def setUp(self) -> None:
+        self.cluster = Cluster()
+        self.cluster.restore()
+        self.cluster.without_pools()
+        self.vm, = self.cluster.ensure_pool(self.POOL, 1, memory_mib=256)
+        self.addCleanup(self.cluster.without_pools)
+
+    def forecast(self, destination: str) -> Json:
+        operation = self.cluster.submit("POST", f"vms/{self.vm}/migrations?dry_run=true", {"destination": destination})
+        self.cluster.finish(operation)
+        return self.cluster.get(f"forecasts/{operation['id']}")
+
+    def test_it_is_switched_by_where_it_is(self) -> None:
+        command = ["writer", "--pattern", "sweep", "--size-mib", "112", "--rate-mib", "32", "--seconds", "1000", "--until", "enough"]
+        job = self.cluster.submit("POST", "jobs", {"pool": self.POOL, "command": command, "ranks": 1})["target"]
+        output = self.cluster.state / "jobs" / job / "output"
+        wait_until(lambda: output.exists() and "iteration=40 " in output.read_text(), f"{job} is at work")
+        destination = self.cluster.another_host(self.cluster.host_of(self.vm))
+        self.cluster.lab("rate", "100mbit")
+        seen = wait_until(lambda: (one := self.forecast(destination))["profile"]["sweep"] and one, "its sweeps are seen", period_s=2)
+        # 112 MiB at 32 MiB/s; an emulated guest on a busy machine is slower, hardly ever quicker.
+        self.assertGreater(seen["profile"]["sweep"]["period_ms"], 2800)
+        record = self.cluster.migrate(self.vm, destination, strategy="hybrid")
+        made = self.cluster.get(f"forecasts/{record['id']}")
+        self.assertTrue(made["sending"]["sweep_switch"], made)
+        self.assertEqual(made["sending"]["sweep_switch"]["descending"], made["profile"]["sweep"]["descending"])
+        log = (self.cluster.state / "logs").glob("agent*")
+        self.assertNotIn("switches at once", "".join(one.read_text(errors="replace") for one in log), "the agent found where it was")
+        self.cluster.lab("rate", "1gbit")
+        (self.cluster.state / "jobs" / job / "enough").touch()
+        wait_until(lambda: self.cluster.get(f"jobs/{job}")["state"] in ("succeeded", "failed"), f"{job} ends")
+        self.assertIn("verified=yes", output.read_text())
+        self.assertEqual(self.cluster.assert_runs_once(self.vm), destination)
+        self.cluster.assert_clean(self.vm)
+
+
 if __name__ == "__main__":
     unittest.main()

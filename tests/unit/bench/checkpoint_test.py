@@ -169,7 +169,7 @@ class BesideEachOther:
 
     def run(self, cluster: Any, program: Any, units: int, more: Any, pool: str) -> Any:
         self.meeting.wait()
-        kind = "trial" if units == program.trial else "with" if more else "without"
+        kind = "trial" if units == 5 * program.trial else "with" if more else "without"
         self.pools[f"{kind} in {pool}"] = pool
         # The other pool's guests are slower.
         return {"right": True, "seconds": 5.0 if pool == "checkpoint" else 10.0, "lines": 11, "units": units, "load": 1.0, "checkpoints": []}

@@ -50,6 +50,17 @@ class Added(unittest.TestCase):
         assert steady is not None
         self.assertTrue(steady.tells())
 
+    def test_a_host_with_another_pace_is_no_loss(self) -> None:
+        """0.2 s an iteration until 30, 0.25 s then; 1.1 s of standing still between."""
+        before = ends_of(0.2, 30.0)
+        ends = [*before, *(before[-1] + 1.1 + end for end in ends_of(0.25, 30.0))]
+        cost = added_job_time(ends, 12.0, 31.5, QUIET_S, before[-1])
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 1.1, 6)
+        by_their_mean = added_job_time(ends, 12.0, 31.5, QUIET_S)
+        assert by_their_mean is not None
+        self.assertLess(by_their_mean.added, 0.0)
+
     def test_a_stall_is_found_whatever_an_iteration_takes(self) -> None:
         for period in (0.1, 0.7, 1.3):
             with self.subTest(period=period):

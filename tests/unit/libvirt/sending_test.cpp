@@ -127,6 +127,25 @@ TEST(CheckSending, KnobsThatWouldBeMisreadAreRefused) {
   sending.strategy = Strategy::Hybrid;
   sending.pre_copy_rounds = 0;
   EXPECT_FALSE(check(sending).ok());
+  sending.pre_copy_rounds = 1;
+  sending.sweep_switch.waits = {Milliseconds{5}};
+  EXPECT_EQ(check(sending).error().code, Code::InvalidArgument);
+  sending.sweep_switch.sweep.period = Microseconds{1};
+  EXPECT_TRUE(check(sending).ok());
+}
+
+TEST(WaitOf, GoesByWhereItWasAtTheRoundsEnd) {
+  SweepSwitch how{{false, Microseconds{10'000'000}}, {}};
+  for (int i = 0; i < 10; ++i) how.waits.emplace_back(i);
+  using std::chrono::milliseconds;
+  EXPECT_EQ(wait_of(how, 0.25, milliseconds{0}), milliseconds{2});
+  // In 2 s it goes through a fifth.
+  EXPECT_EQ(wait_of(how, 0.25, milliseconds{2000}), milliseconds{0});
+  EXPECT_EQ(wait_of(how, 0.05, milliseconds{2000}), milliseconds{8}) << "it came round";
+  how.sweep.descending = true;
+  EXPECT_EQ(wait_of(how, 0.25, milliseconds{2000}), milliseconds{4});
+  EXPECT_EQ(wait_of(how, 0.999999, milliseconds{0}), milliseconds{9});
+  EXPECT_EQ(wait_of(how, 1.0, milliseconds{0}), milliseconds{0});
 }
 
 }  // namespace

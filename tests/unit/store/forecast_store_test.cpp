@@ -58,6 +58,7 @@ Forecast full_forecast(const std::string& id) {
   out.profile.busy_cpus = 2.5;
   out.profile.cpu_granted = 0.75;
   out.profile.sequential = 0.25;
+  out.profile.sweep = {true, Microseconds{15'500'000}};
   out.profile.cpu_quota = 0.5;
   out.profile.cpu_quota_period = Microseconds{100'000};
   out.profile.cycles = {{WallTime{1000}, {{Microseconds{5}, Microseconds{4}, Bytes{4096}}}},
@@ -80,6 +81,7 @@ Forecast full_forecast(const std::string& id) {
   out.strategies[1].strategy = Strategy::Hybrid;
   out.choice = Strategy::Hybrid;
   out.sending = {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1}, BytesPerSecond{2}, 0.75, true};
+  out.sending.sweep_switch = {out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}};
   out.reason = "because";
   out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125};
   return out;
@@ -114,6 +116,7 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_DOUBLE_EQ(a.busy_cpus, b.busy_cpus);
   EXPECT_DOUBLE_EQ(a.cpu_granted, b.cpu_granted);
   EXPECT_DOUBLE_EQ(a.sequential, b.sequential);
+  EXPECT_EQ(a.sweep, b.sweep);
   EXPECT_DOUBLE_EQ(a.cpu_quota, b.cpu_quota);
   EXPECT_EQ(a.cpu_quota_period, b.cpu_quota_period);
   EXPECT_EQ(a.heat, b.heat);
@@ -162,6 +165,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(row->choice, Strategy::Hybrid);
     EXPECT_EQ(row->sending.pre_copy_rounds, 4);
     EXPECT_TRUE(row->sending.allow_post_copy);
+    EXPECT_EQ(row->sending.sweep_switch, written.sending.sweep_switch);
     EXPECT_EQ(row->reason, "because");
     EXPECT_TRUE(row->outcome);
     if (!row->outcome) return ok_status();

@@ -1,0 +1,107 @@
+#include "hypervisor/dirtylog/sweep_finder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+
+namespace mare::dirtylog {
+namespace {
+
+constexpr std::size_t kChunkPages = 2048;  // two blocks of the guest's kernel
+constexpr std::size_t kChunksKept = 12;
+/// Smaller ones are a few chunks; they are sent in a moment, too.
+constexpr std::size_t kLeastSwept = 8 * kChunkPages;
+constexpr double kAgain = 0.8;
+/// A chunk of a third of all is so far from being in one place.
+constexpr double kLeastUnity = 0.8;
+constexpr double kLongestStep = 0.4;
+/// Of the step that the chunks' sizes tell: half a block up or down, and pages of others.
+constexpr double kTolerance = 0.6;
+constexpr int kFewestSteps = 2;
+constexpr double kAgree = 0.75;
+
+/// From -0.5 to 0.5.
+double around(double difference) {
+  return difference - std::round(difference);
+}
+
+}  // namespace
+
+std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
+  const auto count = static_cast<double>(all.count());
+  if (count == 0) return std::nullopt;
+  std::complex<double> sum;
+  double counted = 0;
+  double rank = 0;
+  for (std::size_t i = 0; i < all.words().size(); ++i) {
+    const auto mine = static_cast<double>(std::popcount(all.words()[i]));
+    const std::uint64_t both = i < pages.words().size() ? pages.words()[i] & all.words()[i] : 0;
+    if (both != 0) {
+      const auto here = static_cast<double>(std::popcount(both));
+      sum += std::polar(here, 2 * std::numbers::pi * (rank + mine / 2) / count);
+      counted += here;
+    }
+    rank += mine;
+  }
+  if (counted == 0) return std::nullopt;
+  const double turn = std::arg(sum) / (2 * std::numbers::pi);
+  return Centre{turn < 0 ? turn + 1 : turn, std::abs(sum) / counted};
+}
+
+void SweepFinder::begin_cycle(const PageSet& known) {
+  making_ = {};
+  before_ = {};
+  before_at_ = Microseconds{0};
+  known_ = known;
+}
+
+void SweepFinder::look(const PageSet& written, Microseconds wall) {
+  making_.pages.add(written.without(before_));
+  making_.length += wall - before_at_;
+  before_ = written;
+  before_at_ = wall;
+  making_.count = making_.pages.count();
+  if (making_.count < kChunkPages) return;
+  const auto unknown = static_cast<double>(making_.pages.without(known_).count());
+  making_.again = unknown <= (1 - kAgain) * static_cast<double>(making_.count);
+  chunks_.push_back(std::exchange(making_, {}));
+  making_.follows = true;
+  if (chunks_.size() > kChunksKept) chunks_.pop_front();
+}
+
+Sweep SweepFinder::found(const PageSet& swept) const {
+  const auto all = static_cast<double>(swept.count());
+  if (chunks_.size() < 2 || swept.count() < kLeastSwept) return {};
+  // It may be that not all of it has been seen.
+  if (!chunks_.back().again && !chunks_[chunks_.size() - 2].again) return {};
+  int up = 0;
+  int down = 0;
+  int steps = 0;
+  double pages = 0;
+  Microseconds time{0};
+  for (std::size_t i = 1; i < chunks_.size(); ++i) {
+    const Chunk& one = chunks_[i - 1];
+    const Chunk& next = chunks_[i];
+    if (!next.follows) continue;
+    const double expected = static_cast<double>(one.count + next.count) / 2 / all;
+    if (expected > kLongestStep) continue;
+    const auto from = centre_of(one.pages, swept);
+    const auto to = centre_of(next.pages, swept);
+    ++steps;
+    if (!from || !to || std::min(from->unity, to->unity) < kLeastUnity) continue;
+    const double step = around(to->place - from->place);
+    if (std::abs(step - expected) <= kTolerance * expected) ++up;
+    if (std::abs(step + expected) <= kTolerance * expected) ++down;
+    pages += static_cast<double>(next.count);
+    time += next.length;
+  }
+  if (steps < kFewestSteps || std::max(up, down) < kAgree * steps || !(pages > 0)) return {};
+  return {down > up, Microseconds{static_cast<Microseconds::rep>(static_cast<double>(time.count()) *
+                                                                 all / pages)}};
+}
+
+}  // namespace mare::dirtylog

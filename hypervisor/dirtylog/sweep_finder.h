@@ -1,0 +1,53 @@
+// Whether a guest goes through the same memory again and again, in the order of its addresses or
+// against it, by what each look at the dirty-page log finds new.
+//
+// Kernels hand out memory in blocks of 4 MiB, of which each is written upwards and the next one may
+// lie below it. So what a look of a moment finds tells nothing: looks are put together until they
+// hold several blocks, and it is told by how the centres of such chunks move. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+
+#include "hypervisor/dirtylog/page_set.h"
+#include "orchestrator/model/forecast.h"
+
+namespace mare::dirtylog {
+
+/// The centre of pages among others, on a circle: what is written at the end of what is swept and
+/// at its beginning is near each other.
+struct Centre {
+  double place = 0;  // of all, in the order of addresses; 0 to 1
+  double unity = 0;  // 1: all in one place; 0: all over
+};
+/// Nothing if `pages` has none of `all`. Pure.
+std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all);
+
+class SweepFinder {
+ public:
+  /// The log was armed anew: what it finds from now on does not go on from what it found.
+  void begin_cycle(const PageSet& known);
+  /// `written` since then, and `wall` time since then; of pages that were `known` then it is told
+  /// whether the guest comes to them again.
+  void look(const PageSet& written, Microseconds wall);
+  /// `swept`: all pages that were written lately. A period of 0: no such guest, or nobody knows
+  /// yet.
+  Sweep found(const PageSet& swept) const;
+
+ private:
+  struct Chunk {
+    PageSet pages;
+    std::size_t count = 0;
+    Microseconds length{0};
+    bool follows = false;  // the one before it, without a gap
+    bool again = false;    // most of it had been written before this cycle
+  };
+  Chunk making_;
+  PageSet before_;  // by the last look
+  Microseconds before_at_{0};
+  PageSet known_;
+  std::deque<Chunk> chunks_;
+};
+
+}  // namespace mare::dirtylog

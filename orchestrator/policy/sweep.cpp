@@ -1,0 +1,86 @@
+#include "orchestrator/policy/sweep.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace mare::policy {
+namespace {
+
+// Parts of what is swept: a hundredth is finer than anybody knows where the guest is.
+constexpr int kParts = 128;
+constexpr int kSteps = 8;  // for each part that is sent
+constexpr int kWaits = 46;
+
+using Missing = std::array<bool, kParts>;
+
+double wrapped(double place) {
+  return place - std::floor(place);
+}
+
+}  // namespace
+
+SweepReplay::SweepReplay(double speed, double slowdown, bool descending)
+    : speed_(speed), slowed_(speed * (1 - slowdown)), descending_(descending) {}
+
+SweepEnd SweepReplay::switched(double place, double wait) const {
+  // Along its own way: 0 where it begins.
+  const double begin = descending_ ? 1 - place : place;
+  const auto address = [&](int at) { return descending_ ? kParts - 1 - at : at; };
+  const double gone = slowed_ * wait;
+  Missing missing{};
+  int count = 0;
+  for (int at = 0; at < kParts; ++at) {
+    const bool sent = (address(at) + 0.5) / kParts < wait;
+    const bool written = wrapped((at + 0.5) / kParts - begin) < gone;
+    missing.at(static_cast<std::size_t>(address(at))) = written || !sent;
+    count += missing.at(static_cast<std::size_t>(address(at))) ? 1 : 0;
+  }
+  SweepEnd out;
+  out.missing = static_cast<double>(count) / kParts;
+  double where = wrapped(begin + gone) * kParts;
+  double sent = 0;  // parts
+  int stream = 0;
+  constexpr double kStep = 1.0 / (kParts * kSteps);
+  for (int left = count; left > 0;) {
+    for (sent += kParts * kStep; sent >= 1 && left > 0; ++stream) {
+      if (!missing.at(static_cast<std::size_t>(stream))) continue;
+      missing.at(static_cast<std::size_t>(stream)) = false;
+      sent -= 1;
+      --left;
+    }
+    const double wanted = speed_ * kStep * kParts;
+    double to = where + wanted;
+    for (int at = static_cast<int>(where); at <= static_cast<int>(to); ++at) {
+      if (!missing.at(static_cast<std::size_t>(address(at % kParts)))) continue;
+      to = std::max(where, std::min(to, static_cast<double>(at)));
+      break;
+    }
+    out.lost += kStep * (1 - (to - where) / wanted);
+    where = std::fmod(to, kParts);
+  }
+  return out;
+}
+
+double SweepReplay::best_wait(double place) const {
+  double best = 0;
+  double least = switched(place, 0).lost;
+  for (int i = 1; i < kWaits; ++i) {
+    const double wait = kLongestWait * i / (kWaits - 1);
+    const double lost = switched(place, wait).lost;
+    // Waiting is not free: pages are sent, and the guest is slowed.
+    if (lost + (speed_ - slowed_) / speed_ * wait >= least) continue;
+    least = lost + (speed_ - slowed_) / speed_ * wait;
+    best = wait;
+  }
+  return best;
+}
+
+std::vector<double> SweepReplay::best_waits(int parts) const {
+  std::vector<double> out;
+  for (int i = 0; i < parts; ++i) out.push_back(best_wait((i + 0.5) / parts));
+  return out;
+}
+
+}  // namespace mare::policy

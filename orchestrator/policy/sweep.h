@@ -1,0 +1,45 @@
+// When a hybrid migration of a guest that sweeps over its memory had best switch to post-copy.
+//
+// Such a guest, faster than the link, never converges. After the switch the missing pages come
+// once, in the order of addresses, and it stands still wherever it is before they are: between 9
+// and all of the 17 s that 400 MB take at 100 Mbit/s, by where it is then. But what was sent after
+// it had been there is not missing. So a while after the last whole round it comes to a stretch
+// that is at the destination already, and while it goes through that, the stream gets ahead of it.
+//
+// Pure. Time in units of what sending all that it sweeps takes once; places as shares of that, in
+// the order of addresses.
+#pragma once
+
+#include <vector>
+
+namespace mare::policy {
+
+struct SweepEnd {
+  double missing = 0;  // of what it sweeps, at the switch
+  double lost = 0;     // its time, until all is there
+};
+
+class SweepReplay {
+ public:
+  /// `speed`: times through a unit of time, so over 1 where it is faster than the link. `slowdown`:
+  /// of it, while it is sent before the switch.
+  SweepReplay(double speed, double slowdown, bool descending);
+
+  /// With the switch so long after the end of a round that sent all, the guest being at `place`
+  /// then.
+  SweepEnd switched(double place, double wait) const;
+  /// The wait after which it loses least, at most kLongestWait.
+  double best_wait(double place) const;
+  /// That for places in so many equal parts.
+  std::vector<double> best_waits(int parts) const;
+
+  // Rounds end earlier than all is sent; a new one would mark all anew.
+  static constexpr double kLongestWait = 0.9;
+
+ private:
+  double speed_;
+  double slowed_;
+  bool descending_;
+};
+
+}  // namespace mare::policy

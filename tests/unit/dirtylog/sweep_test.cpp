@@ -1,0 +1,156 @@
+// Guests that go through their memory in order: found by the log's looks, followed by content.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "hypervisor/dirtylog/sweep_finder.h"
+#include "hypervisor/dirtylog/sweep_tracker.h"
+#include "tests/unit/dirtylog/child.h"
+
+namespace mare::dirtylog {
+namespace {
+
+constexpr std::size_t kBlock = 1024;  // pages, as a guest's kernel hands them out
+constexpr std::size_t kBlocks = 100;
+constexpr std::size_t kFirst = 3000;
+constexpr std::size_t kSwept = kBlocks * kBlock;
+constexpr double kPagesPerS = 6500;
+
+enum class Order { Up, Down, Scattered };
+
+/// The page that is written `at` so many pages of its way.
+std::size_t page_at(Order order, std::size_t at) {
+  const std::size_t block = at / kBlock % kBlocks;
+  const std::size_t place = order == Order::Up     ? block
+                            : order == Order::Down ? kBlocks - 1 - block
+                                                   : block * 37 % kBlocks;
+  // With a hole, as the kernel's own memory makes one.
+  return kFirst + (place < 30 ? place : place + 11) * kBlock + at % kBlock;
+}
+
+/// Looks as the watcher makes them, in cycles of 64 s, from the first one on.
+class Watched {
+ public:
+  explicit Watched(Order order) : order_(order) {}
+  void cycle(const std::vector<double>& looks_s) {
+    finder_.begin_cycle(known_);
+    PageSet written;
+    std::size_t done = 0;
+    for (const double look : looks_s) {
+      for (; static_cast<double>(done) < look * kPagesPerS; ++done) {
+        const std::size_t page = page_at(order_, at_++);
+        written.add(page, page + 1);
+      }
+      written.add(10, 12);  // and what is written all the time
+      known_.add(written);
+      finder_.look(written, Microseconds{static_cast<std::int64_t>(look * 1e6)});
+    }
+  }
+  Sweep found() const { return finder_.found(known_); }
+
+ private:
+  Order order_;
+  std::size_t at_ = 12'345;
+  PageSet known_;
+  SweepFinder finder_;
+};
+
+const std::vector<double> kLong{0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1, 2, 5, 10, 20};
+const std::vector<double> kGlance{0.05, 0.1, 0.2};
+const std::vector<double> kBegun{0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1};
+
+TEST(SweepFinder, TellsTheDirectionAndThePeriod) {
+  for (const Order order : {Order::Up, Order::Down}) {
+    Watched guest(order);
+    guest.cycle({kLong.begin(), kLong.end() - 1});
+    EXPECT_EQ(guest.found().period.count(), 0) << "not all of it has been seen";
+    guest.cycle(kLong);
+    // As before a forecast.
+    for (int i = 0; i < 3; ++i) guest.cycle(kGlance);
+    guest.cycle(kBegun);
+    const Sweep found = guest.found();
+    EXPECT_EQ(found.descending, order == Order::Down);
+    EXPECT_NEAR(static_cast<double>(found.period.count()) / 1e6, kSwept / kPagesPerS, 0.6);
+  }
+}
+
+TEST(SweepFinder, OneThatGoesAllOverIsNone) {
+  Watched guest(Order::Scattered);
+  guest.cycle(kLong);
+  guest.cycle(kLong);
+  guest.cycle(kBegun);
+  EXPECT_EQ(guest.found().period.count(), 0);
+}
+
+TEST(SweepFinder, WhatIsSmallOrStillIsNone) {
+  SweepFinder finder;
+  PageSet all;
+  all.add(0, kSwept);
+  EXPECT_EQ(finder.found(all).period.count(), 0);
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    finder.begin_cycle(all);
+    PageSet written;
+    written.add(0, 9000);
+    finder.look(written, Microseconds{50'000});
+    finder.look(written, Microseconds{100'000});
+  }
+  EXPECT_EQ(finder.found(all).period.count(), 0) << "it writes the same again and again";
+}
+
+TEST(Centre, IsOnACircle) {
+  PageSet all;
+  all.add(1000, 2000);
+  all.add(5000, 6000);
+  PageSet ends;
+  ends.add(5900, 6000);
+  ends.add(1000, 1100);
+  const auto centre = centre_of(ends, all);
+  ASSERT_TRUE(centre);
+  EXPECT_LT(std::abs(centre->place - std::round(centre->place)), 0.02);
+  EXPECT_GT(centre->unity, 0.95);
+  const auto whole = centre_of(all, all);
+  ASSERT_TRUE(whole);
+  EXPECT_LT(whole->unity, 0.05);
+  PageSet others;
+  others.add(0, 100);
+  EXPECT_FALSE(centre_of(others, all));
+}
+
+class SweepTrackerTest : public testing::Test {
+ protected:
+  test::Child child_{test::kRam};
+};
+
+TEST_F(SweepTrackerTest, SeesWhereItsProcessWrites) {
+  child_.write(0, test::kPages);
+  PageSet swept;
+  swept.add(test::kPages / 4, test::kPages);
+  auto tracker = SweepTracker::open(child_.pid(), test::kRam, swept);
+  ASSERT_TRUE(tracker) << tracker.error().text();
+  const auto first = tracker->look();
+  ASSERT_TRUE(first) << first.error().text();
+  EXPECT_FALSE(*first) << "nothing to compare with";
+  const auto still = tracker->look();
+  ASSERT_TRUE(still);
+  EXPECT_FALSE(*still) << "nothing was written";
+  // From 1/2 to 5/8 of all, so 1/3 to 1/2 of what is swept.
+  child_.write(test::kPages / 2, test::kPages / 8);
+  const auto seen = tracker->look();
+  ASSERT_TRUE(seen);
+  ASSERT_TRUE(*seen);
+  EXPECT_NEAR(**seen, 5.0 / 12, 0.02);
+  child_.write(test::kPages / 4, test::kPages * 3 / 4);
+  const auto all_over = tracker->look();
+  ASSERT_TRUE(all_over);
+  EXPECT_FALSE(*all_over);
+}
+
+TEST_F(SweepTrackerTest, NothingSweptIsNoPlace) {
+  const auto none = SweepTracker::open(child_.pid(), test::kRam, {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::NotFound);
+}
+
+}  // namespace
+}  // namespace mare::dirtylog
