@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numbers>
 #include <utility>
+#include <vector>
 
 namespace mare::dirtylog {
 namespace {
@@ -17,8 +18,10 @@ constexpr std::size_t kChunksKept = 12;
 constexpr std::size_t kLeastSwept = 8 * kChunkPages;
 constexpr double kAgain = 0.8;
 /// A chunk of a third of all is so far from being in one place.
-constexpr double kLeastUnity = 0.8;
+constexpr double kLeastUnity = 0.7;
 constexpr double kLongestStep = 0.4;
+constexpr double kLeastReach = 0.02;
+constexpr int kTurns = 5;
 /// Of the step that the chunks' sizes tell: half a block up or down, and pages of others.
 constexpr double kTolerance = 0.6;
 constexpr int kFewestSteps = 2;
@@ -34,22 +37,40 @@ double around(double difference) {
 std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
   const auto count = static_cast<double>(all.count());
   if (count == 0) return std::nullopt;
-  std::complex<double> sum;
+  struct Part {
+    double place = 0;
+    double pages = 0;
+  };
+  std::vector<Part> parts;  // 64 pages each, at most
   double counted = 0;
   double rank = 0;
   for (std::size_t i = 0; i < all.words().size(); ++i) {
     const auto mine = static_cast<double>(std::popcount(all.words()[i]));
     const std::uint64_t both = i < pages.words().size() ? pages.words()[i] & all.words()[i] : 0;
     if (both != 0) {
-      const auto here = static_cast<double>(std::popcount(both));
-      sum += std::polar(here, 2 * std::numbers::pi * (rank + mine / 2) / count);
-      counted += here;
+      parts.push_back({(rank + mine / 2) / count, static_cast<double>(std::popcount(both))});
+      counted += parts.back().pages;
     }
     rank += mine;
   }
   if (counted == 0) return std::nullopt;
-  const double turn = std::arg(sum) / (2 * std::numbers::pi);
-  return Centre{turn < 0 ? turn + 1 : turn, std::abs(sum) / counted};
+  // What is written all the time, a stack or the kernel's own, is among them and lies anywhere: the
+  // centre is of those around it alone.
+  const double reach = std::max(counted / count, kLeastReach);
+  Centre out;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    std::complex<double> sum;
+    double near = 0;
+    for (const Part& part : parts) {
+      if (turn > 0 && std::abs(around(part.place - out.place)) > reach) continue;
+      sum += std::polar(part.pages, 2 * std::numbers::pi * part.place);
+      near += part.pages;
+    }
+    if (near == 0) break;
+    const double angle = std::arg(sum) / (2 * std::numbers::pi);
+    out = {angle < 0 ? angle + 1 : angle, std::abs(sum) / counted};
+  }
+  return out;
 }
 
 void SweepFinder::begin_cycle(const PageSet& known) {
@@ -81,8 +102,7 @@ Sweep SweepFinder::found(const PageSet& swept) const {
   int up = 0;
   int down = 0;
   int steps = 0;
-  double pages = 0;
-  Microseconds time{0};
+  std::vector<double> periods;
   for (std::size_t i = 1; i < chunks_.size(); ++i) {
     const Chunk& one = chunks_[i - 1];
     const Chunk& next = chunks_[i];
@@ -96,12 +116,14 @@ Sweep SweepFinder::found(const PageSet& swept) const {
     const double step = around(to->place - from->place);
     if (std::abs(step - expected) <= kTolerance * expected) ++up;
     if (std::abs(step + expected) <= kTolerance * expected) ++down;
-    pages += static_cast<double>(next.count);
-    time += next.length;
+    periods.push_back(static_cast<double>(next.length.count()) * all /
+                      static_cast<double>(next.count));
   }
-  if (steps < kFewestSteps || std::max(up, down) < kAgree * steps || !(pages > 0)) return {};
-  return {down > up, Microseconds{static_cast<Microseconds::rep>(static_cast<double>(time.count()) *
-                                                                 all / pages)}};
+  if (steps < kFewestSteps || std::max(up, down) < kAgree * steps) return {};
+  // The middle: a chunk at whose end it had come round took longer than its pages tell.
+  const auto middle = periods.begin() + static_cast<std::ptrdiff_t>(periods.size() / 2);
+  std::nth_element(periods.begin(), middle, periods.end());
+  return {down > up, Microseconds{static_cast<Microseconds::rep>(*middle)}};
 }
 
 }  // namespace mare::dirtylog

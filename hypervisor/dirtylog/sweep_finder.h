@@ -19,7 +19,7 @@ namespace mare::dirtylog {
 /// at its beginning is near each other.
 struct Centre {
   double place = 0;  // of all, in the order of addresses; 0 to 1
-  double unity = 0;  // 1: all in one place; 0: all over
+  double unity = 0;  // 1: all in one place; less where part of them is elsewhere
 };
 /// Nothing if `pages` has none of `all`. Pure.
 std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all);

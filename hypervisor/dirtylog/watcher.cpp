@@ -52,6 +52,13 @@ Microseconds bounded(Microseconds length, nanoseconds cost) {
   return std::max(length, micro(cost * (100 / kCostLimitPercent)));
 }
 
+/// Not for want of work, which leaves a kernel some: its CPUs were stopped, as those of a copy
+/// whose pages still go elsewhere. Such a cycle tells nothing of how the guest writes.
+bool stood_still(const DirtyCycle& cycle) {
+  return !cycle.points.empty() && cycle.points.back().wall >= kTells &&
+         cycle.points.back().progress.count() == 0;
+}
+
 double in_seconds(nanoseconds span) {
   return std::chrono::duration<double>(span).count();
 }
@@ -126,7 +133,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   double cost = 0;
   double time = 0;
   for (const auto& cycle : vm.cycles) {
-    out.cycles.push_back(cycle.seen);
+    if (!stood_still(cycle.seen)) out.cycles.push_back(cycle.seen);
     cost += in_seconds(cycle.cost());
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, cycle.cost()));

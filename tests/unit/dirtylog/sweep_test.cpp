@@ -42,7 +42,9 @@ class Watched {
         const std::size_t page = page_at(order_, at_++);
         written.add(page, page + 1);
       }
-      written.add(10, 12);  // and what is written all the time
+      // And what is written all the time, at both ends.
+      written.add(10, 100);
+      written.add(130'000, 130'150);
       known_.add(written);
       finder_.look(written, Microseconds{static_cast<std::int64_t>(look * 1e6)});
     }

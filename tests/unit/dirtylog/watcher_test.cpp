@@ -23,6 +23,7 @@ struct FakeVm {
   std::optional<Error> log_error;
   milliseconds scan_takes{0};
   int waits_as_often = 0;  // as it runs
+  bool stands_still = false;
   int opened = 0;
   int closed = 0;
   int armed = 0;
@@ -55,6 +56,7 @@ class FakeLog final : public PageLog {
 
  private:
   Microseconds progress() const {
+    if (vm_.stands_still) return Microseconds{5};
     return std::chrono::duration_cast<Microseconds>(clock_.now() / 2);
   }
   FakeVm& vm_;
@@ -125,6 +127,18 @@ TEST_F(WatcherTest, PointsAreWhatTheLogSaid) {
     EXPECT_NEAR(static_cast<double>(point.unique.count), 1e6 * wall, 1);
     EXPECT_EQ(point.progress, point.wall / 2);
   }
+}
+
+TEST_F(WatcherTest, CyclesOfAVmThatStoodStillTellNothing) {
+  vms_["a"].stands_still = true;
+  watcher_.watch("a");
+  run(milliseconds{100});
+  EXPECT_EQ(cycles().size(), 1U) << "an idle guest may do nothing for a moment";
+  run(seconds{20});
+  EXPECT_TRUE(cycles().empty());
+  vms_["a"].stands_still = false;
+  run(seconds{64});
+  EXPECT_FALSE(cycles().empty());
 }
 
 TEST(PageSet, CountsRunsAcrossItsWords) {
