@@ -231,6 +231,7 @@ pb::Sending to_wire(const Sending& value) {
     out.set_later_downtime_limit_ms(value.later_downtime_limit->count());
   }
   *out.mutable_sweep() = to_wire(value.sweep_switch.sweep);
+  out.set_sweep_best_place(value.sweep_switch.best_place);
   for (const Milliseconds wait : value.sweep_switch.waits) out.add_sweep_waits_ms(wait.count());
   return out;
 }
@@ -256,6 +257,7 @@ Result<Sending> from_wire(const pb::Sending& value) {
     out.later_downtime_limit = Milliseconds{value.later_downtime_limit_ms()};
   }
   out.sweep_switch.sweep = from_wire(value.sweep());
+  out.sweep_switch.best_place = value.sweep_best_place();
   for (const auto wait : value.sweep_waits_ms()) {
     out.sweep_switch.waits.emplace_back(wait);
   }

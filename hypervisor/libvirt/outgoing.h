@@ -31,6 +31,9 @@ constexpr Milliseconds kUsualDowntime{300};
 
 /// It stops for its last round when that would take less.
 bool set_downtime(virDomainPtr domain, Milliseconds limit);
+/// Of sending, from now on.
+bool set_rate(virDomainPtr domain, BytesPerSecond rate);
+constexpr BytesPerSecond kNoLimit{1e12};
 
 class Outgoing {
  public:
@@ -101,9 +104,13 @@ class Outgoing {
     std::optional<dirtylog::SendQueues> queues;
     dirtylog::PageSet swept;
     std::optional<dirtylog::SweepTracker> tracker;
+    MonotonicTime tracked{0};                 // when it looked last; 0: never
+    std::optional<MonotonicTime> held_since;  // the end of the last whole round
+    std::optional<MonotonicTime> hold_until;
+    bool let_go = false;
     std::optional<MonotonicTime> rounds_over;  // when the last whole one before post-copy was
-    MonotonicTime tracked{0};
     std::optional<MonotonicTime> switch_at;
+    unsigned long long iteration = 0;
   };
   using JobPtr = std::shared_ptr<Job>;
   /// What the threads share with this; `closed` once this is gone, clock and log with it.
@@ -142,8 +149,10 @@ class Outgoing {
   void be_lenient(Job& job, virDomainPtr domain);
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
-  void follow_sweep(Job& job);
-  void wait_for_switch(Job& job);
+  void follow_sweep(Job& job, virDomainPtr domain);
+  void hold_round(Job& job, virDomainPtr domain, Bytes rest);
+  void find_switch(Job& job);
+  std::optional<double> place_of(Job& job, std::string& why);
 
   // Books.
   Status begin_locked(const MigrationTicket& ticket, const Route& route, bool mending,

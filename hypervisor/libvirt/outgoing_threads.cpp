@@ -15,6 +15,11 @@ bool set_downtime(virDomainPtr domain, Milliseconds limit) {
   return virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(least), 0) == 0;
 }
 
+bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
+  const auto mebibytes = static_cast<unsigned long>(mebibytes_per_s(rate));
+  return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
+}
+
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
@@ -27,10 +32,6 @@ constexpr Milliseconds kNeverDowntime{1};
 // the guest's writes slow again. So fast, times what the guest writes, and this at least.
 constexpr double kHoldingPace = 2;
 constexpr BytesPerSecond kSlowestHolding{8.0 * 1024 * 1024};
-constexpr BytesPerSecond kNoLimit{1e12};
-// A guest that sweeps is found by what it writes meanwhile, or not.
-constexpr auto kTrackedFor = std::chrono::milliseconds{100};
-constexpr auto kTrackedAtMost = std::chrono::seconds{2};
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -71,11 +72,6 @@ Status ask(virDomainPtr domain, const Route& route, const MigrateCall& call) {
   const int done = virDomainMigrateToURI3(domain, route.libvirt_uri.c_str(), params.list(),
                                           params.count(), call.flags);
   return done == 0 ? ok_status() : Status(last_error("libvirt"));
-}
-
-bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
-  const auto mebibytes = static_cast<unsigned long>(mebibytes_per_s(rate));
-  return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
 }
 
 /// The whole migration, as one libvirt call.
@@ -225,7 +221,7 @@ void Outgoing::sample(const JobPtr& job) {
     // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
     // would be lost. So everything is asked again and again until it is done.
     if (!take_sample(*job, domain.get())) continue;
-    follow_sweep(*job);
+    follow_sweep(*job, domain.get());
     do_chores(*job, domain.get(), *chores);
     control_rate(*job, domain.get());
     be_lenient(*job, domain.get());
@@ -329,6 +325,7 @@ bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
   job.status.transferred = sample.transferred;
   job.status.remaining = sample.remaining;
   job.status.dirty_bytes_per_s = sample.dirty_bytes_per_s;
+  job.iteration = sample.iteration;
   // QEMU counts from 1: the first round after so many whole ones.
   const Sending& sending = job.ticket.sending;
   if (sending.strategy == Strategy::Hybrid &&
@@ -373,46 +370,6 @@ void Outgoing::hold(Job& job, virDomainPtr domain) {
     }
   }
   set_rate(domain, pace);
-}
-
-/// A hybrid one of a guest that sweeps: looks where it is once its rounds are over, and switches
-/// when the wait for that place is over. At once if it is nowhere.
-void Outgoing::follow_sweep(Job& job) {
-  const SweepSwitch& how = job.ticket.sending.sweep_switch;
-  if (how.waits.empty() || !job.rounds_over || job.switch_at) return wait_for_switch(job);
-  const MonotonicTime now = shared_->clock.now();
-  const auto nowhere = [&](const std::string& why) {
-    job.switch_at = now;
-    const std::lock_guard lock(shared_->mutex);
-    if (shared_->closed) return;
-    shared_->log.info("libvirt", "'" + job.ticket.vm.id.value + "' switches at once: " + why);
-  };
-  if (!job.tracker) {
-    const auto pid = find_qemu(pid_directory(connection_.uri()), job.ticket.vm.key());
-    if (!pid) return nowhere(pid.error().text());
-    auto tracker = dirtylog::SweepTracker::open(*pid, job.ticket.vm.memory, job.swept);
-    if (!tracker) return nowhere(tracker.error().text());
-    job.tracker.emplace(std::move(*tracker));
-  } else if (now - job.tracked <
-             std::max<std::chrono::nanoseconds>(kTrackedFor, how.sweep.period / 32)) {
-    return;
-  }
-  const auto middle = job.tracked + (now - job.tracked) / 2;
-  const auto place = job.tracker->look();
-  if (!place) return nowhere(place.error().text());
-  const bool first = std::exchange(job.tracked, shared_->clock.now()) == MonotonicTime{0};
-  if (*place) {
-    const auto wait = wait_of(how, **place, middle - *job.rounds_over);
-    job.switch_at = *job.rounds_over + wait;
-  } else if (!first && now - *job.rounds_over > kTrackedAtMost) {
-    nowhere("what it writes is all over its memory");
-  }
-}
-
-void Outgoing::wait_for_switch(Job& job) {
-  if (!job.switch_at || shared_->clock.now() < *job.switch_at) return;
-  const std::lock_guard lock(shared_->mutex);
-  job.post_copy = true;
 }
 
 void Outgoing::control_rate(Job& job, virDomainPtr domain) {

@@ -30,6 +30,10 @@ bool may_post_copy(const Sending& sending);
 unsigned long long mebibytes_per_s(BytesPerSecond rate);
 /// The wait of a guest that was at `place` so long after the last whole round was over.
 Milliseconds wait_of(const SweepSwitch& how, double place, std::chrono::nanoseconds since);
+/// From when it was at `place` until what then takes `rest` had best go on, so that it is at the
+/// best place when that is over; less than a period.
+std::chrono::nanoseconds until_best(const SweepSwitch& how, double place,
+                                    std::chrono::nanoseconds rest);
 /// Refuses knobs that libvirt or QEMU would misread.
 Status check(const Sending& sending);
 

@@ -38,13 +38,18 @@ struct Sweep {
 };
 
 /// When a hybrid migration of a guest that sweeps is to switch: so that it comes next to what was
-/// sent after it had been there. `waits[i]` is counted from the end of the last whole round, of a
-/// guest that is then at i/n to (i+1)/n of what it sweeps, in the order of addresses.
+/// sent after it had been there. Places are shares of what it sweeps, in the order of addresses.
 struct SweepSwitch {
   Sweep sweep;
-  std::vector<Milliseconds> waits;  // none: it switches at the end of its rounds
+  /// From the end of the last whole round, of a guest that is then at i/n to (i+1)/n. None: it
+  /// switches at the end of its rounds.
+  std::vector<Milliseconds> waits;
+  /// Where it had best be at that end. Held up for it: for one period, kLongestHold at most.
+  double best_place = 0;
   bool operator==(const SweepSwitch&) const = default;
 };
+
+inline constexpr std::chrono::seconds kLongestHold{30};
 
 /// A strategy with its knobs. Those that its strategy does not use are ignored.
 struct Sending {

@@ -87,9 +87,14 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
-  /// Of a guest that sweeps, with a switch to match: where it is at the end of the whole rounds, 0
-  /// to 1 (sweep.h). None: the mean over all places.
-  std::optional<double> sweep_place;
+  /// Of a guest that sweeps, with a switch to match: how far it is from the best place at the end
+  /// of the whole rounds (sweep.h), and for how much of a period that end was held up for it. None:
+  /// as it is in the mean.
+  struct SweepEnds {
+    double miss = 0;
+    double held = 0;
+  };
+  std::optional<SweepEnds> sweep_ends;
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move

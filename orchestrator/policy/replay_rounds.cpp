@@ -33,6 +33,8 @@ constexpr double kSame = 1e-4;
 // sweep that auto-converge slowed on a link that they nearly fill, four moves took 24 to 35 s: 10%
 // gave one of them 61, 25% another one 23, 15% all within 15%.
 constexpr double kMostUnsure = 0.15;
+// Of a period, in the mean: the guest may be anywhere when the end of its rounds comes near.
+constexpr double kSweepHeld = 0.5;
 
 class Rounds {
  public:
@@ -414,38 +416,46 @@ void Rounds::stop_and_send_rest() {
 }
 
 /// All that the guest sweeps is marked. It is sent again for a while, until the guest comes to what
-/// will not be missing (sweep.h).
+/// will not be missing (sweep.h); and the round before was held up until it was where that is best.
 void Rounds::wait_for_sweep() {
   const SweepSwitch& how = in_.sending.sweep_switch;
   if (how.waits.empty() || !(hot_ > 0)) return;
   const double once_s = hot_s(rate_) * hot_;
   const double period_s = std::chrono::duration<double>(how.sweep.period).count();
   const SweepReplay sweep(once_s / period_s, in_.slowdown, how.sweep.descending);
-  const auto parts = static_cast<int>(how.waits.size());
-  double duration = 0;
+  const double parts = static_cast<double>(how.waits.size());
+  double waited = 0;
   SweepEnd mean;
-  int count = 0;
-  for (int i = 0; i < parts; ++i) {
-    const double place = (i + 0.5) / parts;
-    if (in_.sweep_place && std::abs(*in_.sweep_place - place) > 0.5 / parts) continue;
-    const double wait_s =
-        std::chrono::duration<double>(how.waits[static_cast<std::size_t>(i)]).count();
+  const auto add = [&](double miss, double weight) {
+    double place = how.best_place + miss;
+    place -= std::floor(place);
+    const auto part = std::min(how.waits.size() - 1, static_cast<std::size_t>(place * parts));
+    const double wait_s = std::chrono::duration<double>(how.waits[part]).count();
     const SweepEnd end = sweep.switched(place, wait_s / once_s);
-    duration += wait_s;
-    mean.missing += end.missing;
-    mean.lost += end.lost;
-    ++count;
+    waited += weight * wait_s;
+    mean.missing += weight * end.missing;
+    mean.lost += weight * end.lost;
+  };
+  double held = kSweepHeld;
+  if (in_.sweep_ends) {
+    add(in_.sweep_ends->miss, 1);
+    held = in_.sweep_ends->held;
+  } else {
+    for (const double miss : {-SweepReplay::kUsualMiss, 0.0, SweepReplay::kUsualMiss}) {
+      add(miss, 1.0 / 3);
+    }
   }
-  if (count == 0) return;
-  const double began = now_;
-  duration /= count;
-  const double sent = duration * hot_wire_ / hot_s(rate_);
-  now_ += duration;
-  out_.live_s += duration;
+  const double longest = std::chrono::duration<double>(kLongestHold).count();
+  const double hold_s = period_s <= longest ? held * period_s : 0;
+  out_.rounds.back().duration_s += hold_s;
+  const double began = now_ + hold_s;
+  const double sent = waited * hot_wire_ / hot_s(rate_);
+  now_ += hold_s + waited;
+  out_.live_s += hold_s + waited;
   out_.sent_bytes += sent;
-  hot_ *= mean.missing / count;
-  lost_in_sweep_ = mean.lost / count * once_s;
-  out_.rounds.push_back({began, duration, sent, marked(), 0});
+  hot_ *= mean.missing;
+  lost_in_sweep_ = mean.lost * once_s;
+  out_.rounds.push_back({began, waited, sent, marked(), 0});
 }
 
 void Rounds::switch_to_post_copy() {

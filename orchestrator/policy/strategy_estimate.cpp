@@ -110,9 +110,10 @@ std::optional<SweepSwitch> sweep_switch(const Situation& situation) {
   const double once_s =
       swept * (1 + costs.page_header_bytes / costs.page_bytes) / rate_max(situation);
   if (once_s < kLeastSweepSpeed * period_s) return std::nullopt;
-  SweepSwitch out{sweep, {}};
   const SweepReplay replay(once_s / period_s, slowdown_of(situation, 0), sweep.descending);
-  for (const double wait : replay.best_waits(kSweepParts)) {
+  const std::vector<double> waits = replay.best_waits(kSweepParts);
+  SweepSwitch out{sweep, {}, replay.best_place(waits)};
+  for (const double wait : waits) {
     out.waits.push_back(std::chrono::duration_cast<Milliseconds>(Seconds{wait * once_s}));
   }
   return out;
@@ -313,12 +314,14 @@ std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& s
     in.link_rate *= 1 + sign * 2 * kLinkDeviation;
     out.push_back(replay(in, situation.costs));
   }
-  // Nobody knows where a guest that sweeps will be when its rounds are over.
-  const auto places = static_cast<int>(sending.sweep_switch.waits.size());
-  for (int i = 0; i < places; ++i) {
-    ReplayInput in = replay_input(situation, situation.middle, sending);
-    in.sweep_place = (i + 0.5) / places;
-    out.push_back(replay(in, situation.costs));
+  // Where a guest that sweeps will be when its rounds are over is not hit exactly.
+  if (sending.sweep_switch.waits.empty()) return out;
+  for (const double held : {0.0, 1.0}) {
+    for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
+      ReplayInput in = replay_input(situation, situation.middle, sending);
+      in.sweep_ends = ReplayInput::SweepEnds{share * SweepReplay::kMostMiss, held};
+      out.push_back(replay(in, situation.costs));
+    }
   }
   return out;
 }

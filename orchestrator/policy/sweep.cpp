@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 
 namespace mare::policy {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr int kParts = 128;
 constexpr int kSteps = 8;  // for each part that is sent
 constexpr int kWaits = 46;
+// Nobody knows exactly where it is, or how fast while it is sent; and who switches just before it
+// has come round to the beginning has it wait until all is there.
+constexpr double kUnsure[] = {-0.04, -0.02, 0, 0.02, 0.04};
 
 using Missing = std::array<bool, kParts>;
 
@@ -65,13 +69,16 @@ SweepEnd SweepReplay::switched(double place, double wait) const {
 
 double SweepReplay::best_wait(double place) const {
   double best = 0;
-  double least = switched(place, 0).lost;
-  for (int i = 1; i < kWaits; ++i) {
+  double least = 0;
+  for (int i = 0; i < kWaits; ++i) {
     const double wait = kLongestWait * i / (kWaits - 1);
-    const double lost = switched(place, wait).lost;
-    // Waiting is not free: pages are sent, and the guest is slowed.
-    if (lost + (speed_ - slowed_) / speed_ * wait >= least) continue;
-    least = lost + (speed_ - slowed_) / speed_ * wait;
+    // Waiting is not free: the guest is slowed.
+    double lost = (speed_ - slowed_) / speed_ * wait;
+    for (const double beside : kUnsure) {
+      lost += switched(wrapped(place + beside), wait).lost / std::size(kUnsure);
+    }
+    if (i > 0 && lost >= least) continue;
+    least = lost;
     best = wait;
   }
   return best;
@@ -81,6 +88,27 @@ std::vector<double> SweepReplay::best_waits(int parts) const {
   std::vector<double> out;
   for (int i = 0; i < parts; ++i) out.push_back(best_wait((i + 0.5) / parts));
   return out;
+}
+
+double SweepReplay::best_place(const std::vector<double>& waits) const {
+  const auto parts = static_cast<int>(waits.size());
+  std::vector<double> lost;
+  for (int i = 0; i < parts; ++i) {
+    lost.push_back(switched((i + 0.5) / parts, waits[static_cast<std::size_t>(i)]).lost);
+  }
+  const int beside = std::max(1, static_cast<int>(kUsualMiss * parts));
+  double best = 0;
+  double least = 0;
+  for (int i = 0; i < parts; ++i) {
+    double sum = 0;
+    for (int j = i - beside; j <= i + beside; ++j) {
+      sum += lost[static_cast<std::size_t>((j + parts) % parts)];
+    }
+    if (i > 0 && sum >= least) continue;
+    least = sum;
+    best = (i + 0.5) / parts;
+  }
+  return best;
 }
 
 }  // namespace mare::policy

@@ -28,10 +28,17 @@ class SweepReplay {
   /// With the switch so long after the end of a round that sent all, the guest being at `place`
   /// then.
   SweepEnd switched(double place, double wait) const;
-  /// The wait after which it loses least, at most kLongestWait.
+  /// The wait after which it loses least, if it is near that place; at most kLongestWait.
   double best_wait(double place) const;
   /// That for places in so many equal parts.
   std::vector<double> best_waits(int parts) const;
+  /// Which of these places it had best begin from: it loses least there and beside it, as nobody
+  /// hits a place exactly.
+  double best_place(const std::vector<double>& waits) const;
+
+  /// How far from the best place it may be, a standard case and the most.
+  static constexpr double kUsualMiss = 0.08;
+  static constexpr double kMostMiss = 0.2;
 
   // Rounds end earlier than all is sent; a new one would mark all anew.
   static constexpr double kLongestWait = 0.9;

@@ -258,6 +258,7 @@ std::string sending_text(const Sending& sending) {
     for (const Milliseconds wait : sending.sweep_switch.waits) waits.push_back(wait.count());
     out["sweep"] = sweep_json(sending.sweep_switch.sweep);
     out["sweep_waits_ms"] = std::move(waits);
+    out["sweep_best_place"] = sending.sweep_switch.best_place;
   }
   return out.dump();
 }
@@ -280,6 +281,7 @@ Sending sending_from(const std::string& text) {
   const auto later = number_or<std::int64_t>(from, "later_downtime_limit_ms", 0);
   if (later > 0) out.later_downtime_limit = Milliseconds{later};
   out.sweep_switch.sweep = sweep_from(from);
+  out.sweep_switch.best_place = number_or(from, "sweep_best_place", 0.0);
   for (const auto& wait : list_in(from, "sweep_waits_ms")) {
     if (wait.is_number()) out.sweep_switch.waits.emplace_back(wait.get<std::int64_t>());
   }

@@ -35,6 +35,7 @@ Json sweep_switch_json(const SweepSwitch& value) {
   for (const Milliseconds wait : value.waits) waits.push_back(wait.count());
   Json out = sweep_json(value.sweep);
   out["waits_ms"] = std::move(waits);
+  out["best_place"] = value.best_place;
   return out;
 }
 

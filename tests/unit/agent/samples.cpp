@@ -70,7 +70,7 @@ Sending full_sending() {
           true,
           Milliseconds{45},
           Milliseconds{290},
-          {{true, Microseconds{1'500'000}}, {Milliseconds{7}, Milliseconds{0}}}};
+          {{true, Microseconds{1'500'000}}, {Milliseconds{7}, Milliseconds{0}}, 0.375}};
 }
 
 MigrationTicket full_ticket() {

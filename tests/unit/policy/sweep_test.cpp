@@ -56,6 +56,19 @@ TEST(Sweep, AWaitNeverCostsMoreThanNone) {
   }
 }
 
+TEST(Sweep, TheBestPlaceIsOneFromWhichLeastIsLost) {
+  const SweepReplay sweep(2.2, 0.1, false);
+  const auto waits = sweep.best_waits(32);
+  const double best = sweep.best_place(waits);
+  const double lost = sweep.switched(best, waits[static_cast<std::size_t>(best * 32)]).lost;
+  double mean = 0;
+  for (std::size_t i = 0; i < 32; ++i) {
+    mean += sweep.switched((static_cast<double>(i) + 0.5) / 32, waits[i]).lost / 32;
+  }
+  EXPECT_LT(lost, 0.8 * mean);
+  EXPECT_NEAR(best, 0.38, 0.1) << "a third of it is sent until it comes to the end";
+}
+
 /// 382 MiB of 512, once through in 15.5 s, over 100 Mbit/s: the guest is 2.2 times as fast.
 ForecastInput sweeping() {
   constexpr double kSwept = 400.6 * kMega;
@@ -92,11 +105,12 @@ TEST(Sweep, AHybridMoveOfItWaitsAndLosesLess) {
   const Situation blind(unknown, HypervisorCosts{});
   const StrategyEstimate without = estimate(blind, Strategy::Hybrid);
   EXPECT_TRUE(without.sending.sweep_switch.waits.empty());
-  EXPECT_LT(with.forecast.added_job_time_s.value, 0.75 * without.forecast.added_job_time_s.value);
+  EXPECT_LT(with.forecast.added_job_time_s.value, 0.6 * without.forecast.added_job_time_s.value);
   EXPECT_GT(with.forecast.sent_bytes.value, 1.5 * 400e6);
-  // Wherever it is when its rounds are over.
-  EXPECT_LT(with.forecast.added_job_time_s.low, with.forecast.added_job_time_s.value - 3);
-  EXPECT_GT(with.forecast.added_job_time_s.high, with.forecast.added_job_time_s.value + 3);
+  // The end of the round is held up for it for up to a period.
+  EXPECT_LT(with.forecast.total_time_s.low, with.forecast.total_time_s.value - 6);
+  EXPECT_GT(with.forecast.total_time_s.high, with.forecast.total_time_s.value + 6);
+  EXPECT_GT(with.forecast.added_job_time_s.high, with.forecast.added_job_time_s.value + 1);
 }
 
 TEST(Sweep, ASlowOneIsSentByRounds) {

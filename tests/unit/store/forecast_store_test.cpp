@@ -81,7 +81,7 @@ Forecast full_forecast(const std::string& id) {
   out.strategies[1].strategy = Strategy::Hybrid;
   out.choice = Strategy::Hybrid;
   out.sending = {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1}, BytesPerSecond{2}, 0.75, true};
-  out.sending.sweep_switch = {out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}};
+  out.sending.sweep_switch = {out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375};
   out.reason = "because";
   out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125};
   return out;

@@ -1,0 +1,123 @@
+// A hybrid migration of a guest that sweeps: where it is, and when to switch (docs/adr/0014). All
+// on the sampler's thread.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "hypervisor/libvirt/copies.h"
+#include "hypervisor/libvirt/outgoing.h"
+#include "hypervisor/libvirt/sending.h"
+#include "hypervisor/libvirt/watching.h"
+
+namespace mare::libvirt {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A guest that sweeps is found by what it writes meanwhile, or not.
+constexpr std::chrono::milliseconds kTrackedFor{100};
+constexpr std::chrono::seconds kTrackedAtMost{2};
+// The rest of the last whole round is kept back until the guest is where it had best be, at the
+// least rate that libvirt knows. So much is left then at the most, and more than goes meanwhile.
+constexpr BytesPerSecond kHeldRate{1024.0 * 1024};
+constexpr Bytes kLeastHeld = mebibytes(16);
+
+Bytes held_rest(const SweepSwitch& how) {
+  const double period_s = std::chrono::duration<double>(how.sweep.period).count();
+  const double goes = 1.5 * period_s * kHeldRate.value;
+  return std::max(kLeastHeld, Bytes{static_cast<std::uint64_t>(goes)});
+}
+
+}  // namespace
+
+void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
+  const SweepSwitch& how = job.ticket.sending.sweep_switch;
+  if (how.waits.empty()) return;
+  Bytes rest;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (job.paused || job.switched) return;
+    rest = job.status.remaining;
+  }
+  if (!job.rounds_over) return hold_round(job, domain, rest);
+  if (!job.switch_at) return find_switch(job);
+  if (shared_->clock.now() < *job.switch_at) return;
+  const std::lock_guard lock(shared_->mutex);
+  job.post_copy = true;
+}
+
+/// Where it was in the middle between this look and the last one. None: nobody knows yet, or, with
+/// a reason, nobody will.
+std::optional<double> Outgoing::place_of(Job& job, std::string& why) {
+  if (!job.tracker) {
+    const auto pid = find_qemu(pid_directory(connection_.uri()), job.ticket.vm.key());
+    auto tracker = pid ? dirtylog::SweepTracker::open(*pid, job.ticket.vm.memory, job.swept)
+                       : Result<dirtylog::SweepTracker>(pid.error());
+    if (!tracker) {
+      why = tracker.error().text();
+      return std::nullopt;
+    }
+    job.tracker.emplace(std::move(*tracker));
+  }
+  const auto place = job.tracker->look();
+  if (!place) why = place.error().text();
+  return place ? *place : std::nullopt;
+}
+
+/// The end of its last whole round comes near: it is held up until the guest is at the best place.
+void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
+  const SweepSwitch& how = job.ticket.sending.sweep_switch;
+  if (job.let_go || how.sweep.period > kLongestHold) return;
+  const auto last =
+      static_cast<unsigned long long>(std::max(1, job.ticket.sending.pre_copy_rounds));
+  if (job.iteration != last) return;
+  const MonotonicTime now = shared_->clock.now();
+  std::string why;
+  if (!job.held_since) {
+    if (rest > held_rest(how) || rest.count == 0) return;
+    job.held_since = now;
+    set_rate(domain, kHeldRate);
+    place_of(job, why);
+    job.tracked = shared_->clock.now();
+  } else if (!job.hold_until) {
+    if (now - job.tracked < std::max<nanoseconds>(kTrackedFor, how.sweep.period / 32)) return;
+    const auto middle = job.tracked + (now - job.tracked) / 2;
+    const auto place = place_of(job, why);
+    job.tracked = shared_->clock.now();
+    const double link = std::max(1.0, link_.load());
+    const auto sends =
+        std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
+    if (place) job.hold_until = middle + until_best(how, *place, sends);
+    if (!place && now - *job.held_since > kTrackedAtMost) why = "nothing in order";
+  }
+  const bool over = job.hold_until && now >= *job.hold_until;
+  if (!over && why.empty()) return;
+  job.let_go = set_rate(domain, job.ticket.bandwidth_limit.value_or(kNoLimit));
+}
+
+/// Its whole rounds are over: by where it is the table tells when to switch. At once if it is
+/// nowhere.
+void Outgoing::find_switch(Job& job) {
+  const SweepSwitch& how = job.ticket.sending.sweep_switch;
+  const MonotonicTime now = shared_->clock.now();
+  const bool looked = job.tracked != MonotonicTime{0};
+  if (looked && now - job.tracked < std::max<nanoseconds>(kTrackedFor, how.sweep.period / 32)) {
+    return;
+  }
+  const auto middle = job.tracked + (now - job.tracked) / 2;
+  std::string why;
+  const auto place = place_of(job, why);
+  job.tracked = shared_->clock.now();
+  if (place && looked) {
+    job.switch_at = *job.rounds_over + wait_of(how, *place, middle - *job.rounds_over);
+    return;
+  }
+  if (why.empty() && now - *job.rounds_over <= kTrackedAtMost) return;
+  job.switch_at = now;
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed) return;
+  shared_->log.info("libvirt", "'" + job.ticket.vm.id.value + "' switches at once: " +
+                                   (why.empty() ? "it writes all over its memory" : why));
+}
+
+}  // namespace mare::libvirt
