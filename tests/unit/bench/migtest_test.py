@@ -6,14 +6,16 @@ import argparse
 import json
 import random
 import unittest
+from unittest import mock
 
 from fake_lab import PHASES, Clock, FakeCluster, standing_in
 import migtest
 from caps import Caps
+from partial import Partial
 from regressions import AUTOMATIC, CHECKPOINT, GOODPUT, PRE_COPY, Row, results_of, text_of
 
 MIB = 1 << 20
-QUICK = argparse.Namespace(quick=True, seed=1, repeat=2)
+QUICK = argparse.Namespace(quick=True, seed=1, repeat=2, partial=Partial(None, {}))
 MOVES = {"pre-copy": (30.0, 3.25), "": (9.0, 0.75)}
 
 
@@ -61,6 +63,7 @@ class Moves(unittest.TestCase):
         self.cluster = FakeCluster(Clock(), MOVES)
 
     def rows(self, options: argparse.Namespace = QUICK) -> list[Row]:
+        options.partial.rows.clear()
         with standing_in(self.cluster):
             return migtest.all_moves(self.cluster, options)
 
@@ -118,6 +121,26 @@ class Moves(unittest.TestCase):
         self.assertEqual(len(failed), 4)
         self.assertEqual({row["reason"] for row in failed}, {"the destination is full"})
         self.assertEqual(results_of(rows)["results"]["not_done"], 4)
+
+    def test_one_that_met_a_busy_machine_is_made_again(self) -> None:
+        loads = iter([1.0, 7.0, 7.0, 1.0, *[1.0] * 20])
+        with mock.patch.object(migtest, "one_move", lambda *_: {"load": next(loads)}):
+            rows = [migtest.quiet_move(self.cluster, None, None, AUTOMATIC) for _ in range(2)]  # type: ignore[arg-type]
+            self.assertEqual([row["load"] for row in rows], [1.0, 1.0])
+            self.assertEqual(len(list(loads)), 20)
+        always = iter(range(7, 99))
+        with mock.patch.object(migtest, "one_move", lambda *_: {"load": next(always)}):
+            self.assertEqual(migtest.quiet_move(self.cluster, None, None, AUTOMATIC)["load"], 7 + migtest.TRIES - 1)  # type: ignore[arg-type]
+
+    def test_one_that_was_stopped_goes_on(self) -> None:
+        before = self.rows()
+        self.cluster = FakeCluster(Clock(), MOVES)
+        for key in [key for key in QUICK.partial.rows if key.startswith(migtest.QUICK_CELLS[0].name)][1:]:
+            del QUICK.partial.rows[key]
+        with standing_in(self.cluster):
+            after = migtest.all_moves(self.cluster, QUICK)
+        self.assertEqual([row["cell"] for row in after], [row["cell"] for row in before])
+        self.assertEqual(sum(line.startswith("pool ") for line in self.cluster.done), 1, "the other cell's are all there")
 
     def test_a_job_that_went_wrong_ends_the_bench(self) -> None:
         self.cluster.more_output = ["migtest: rank 1: iteration 7: content of page 3 is wrong"]
