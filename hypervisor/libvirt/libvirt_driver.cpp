@@ -386,8 +386,8 @@ class LibvirtDriver final : public Driver {
                         "resume it first");
     }
     // Asked before the log is closed.
-    auto swept = ticket.sending.sweep_switch.waits.empty() ? dirtylog::PageSet{}
-                                                           : watching_.swept(vm.uuid);
+    auto swept =
+        ticket.sending.sweep_switch.waits.empty() ? dirtylog::PageSet{} : watching_.swept(vm.uuid);
     auto begun = outgoing_.begin(ticket, *route, std::move(swept));
     if (begun) arrivals_.forget(vm.uuid);  // if it came once, now it goes
     if (begun) watching_.back_off(vm.uuid);

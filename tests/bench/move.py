@@ -177,7 +177,9 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
                     away = cluster.another_host(home)
                     job = Job(cluster, workload)
                 for key, method in wanted.items():
-                    rows.append(partial.once(key, lambda job=job, method=method, home=home, away=away: one_run(cluster, hand, job, rate, method, home, away)))  # type: ignore[misc]
+                    def measured(job: Any = job, method: Any = method, home: str = home, away: str = away) -> Json:
+                        return one_run(cluster, hand, job, rate, method, home, away)
+                    rows.append(partial.once(key, measured))
                     tell(rows[-1])
                 if job:
                     job.end()
