@@ -20,7 +20,7 @@ from typing import Any
 from by_hand import METHODS, SAVE_RESTORE, ByHand, Method, Move
 from caps import Caps
 from cost import Cost, added_job_time, ends_across
-from lib.cluster import Cluster, Json
+from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 from partial import Partial
 from workloads import FOREVER_S, QUIET_S, Workload, report, told_by
@@ -157,6 +157,19 @@ def turns(chance: random.Random, repeat: int) -> list[tuple[str, Method | str]]:
     return methods
 
 
+def new_vm(cluster: Cluster) -> str:
+    """What another program left in a VM's free memory would be sent as well. No clone: by hand these can't be moved by post-copy, as
+    their description has the file of their template mapped at the destination, too."""
+    if cluster.has_pool(POOL):
+        cluster.delete_pool(POOL)
+    cluster.kill_mared()
+    mared = cluster.start_mared_with("", "--no-clones")
+    vm = cluster.ensure_pool(POOL, 1, memory_mib=MEMORY_MIB)[0]
+    kill(mared)
+    cluster.start_mared()
+    return vm
+
+
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     partial: Partial = options.partial
     chance = random.Random(options.seed)
@@ -169,10 +182,7 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
                 wanted = {f"{rate} {name} {turn}": method for turn, method in turns(chance, 1 if options.quick else options.repeat)}
                 job, home, away = None, "", ""
                 if wanted.keys() - partial.rows.keys():
-                    # A new VM: what another program left in its free memory would be sent as well.
-                    if cluster.has_pool(POOL):
-                        cluster.delete_pool(POOL)
-                    vm = cluster.ensure_pool(POOL, 1, memory_mib=MEMORY_MIB)[0]
+                    vm = new_vm(cluster)
                     home = cluster.host_of(vm)
                     away = cluster.another_host(home)
                     job = Job(cluster, workload)
