@@ -151,6 +151,7 @@ class Outgoing {
   void control_rate(Job& job, virDomainPtr domain);
   void follow_sweep(Job& job, virDomainPtr domain);
   void hold_round(Job& job, virDomainPtr domain, Bytes rest);
+  void let_go(Job& job, virDomainPtr domain);
   void find_switch(Job& job);
   std::optional<double> place_of(Job& job, std::string& why);
 

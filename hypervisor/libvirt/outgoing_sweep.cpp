@@ -34,12 +34,15 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
   const SweepSwitch& how = job.ticket.sending.sweep_switch;
   if (how.waits.empty()) return;
   Bytes rest;
+  bool stands_still = false;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (job.paused || job.switched) return;
+    stands_still = job.paused || job.stop || job.switched;
     rest = job.status.remaining;
   }
+  if (stands_still) return let_go(job, domain);  // somebody's limit came first
   if (!job.rounds_over) return hold_round(job, domain, rest);
+  let_go(job, domain);
   if (!job.switch_at) return find_switch(job);
   if (shared_->clock.now() < *job.switch_at) return;
   const std::lock_guard lock(shared_->mutex);
@@ -84,14 +87,19 @@ void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
     const auto middle = job.tracked + (now - job.tracked) / 2;
     const auto place = place_of(job, why);
     job.tracked = shared_->clock.now();
-    const double link = std::max(1.0, link_.load());
+    const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
+    const double link = std::max(1.0, std::min(link_.load(), most));
     const auto sends =
         std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
     if (place) job.hold_until = middle + until_best(how, *place, sends);
     if (!place && now - *job.held_since > kTrackedAtMost) why = "nothing in order";
   }
-  const bool over = job.hold_until && now >= *job.hold_until;
-  if (!over && why.empty()) return;
+  if ((job.hold_until && now >= *job.hold_until) || !why.empty()) let_go(job, domain);
+}
+
+/// Asked again until libvirt has done it.
+void Outgoing::let_go(Job& job, virDomainPtr domain) {
+  if (!job.held_since || job.let_go) return;
   job.let_go = set_rate(domain, job.ticket.bandwidth_limit.value_or(kNoLimit));
 }
 
