@@ -161,6 +161,9 @@ bool makes_rounds(Strategy strategy) {
 }
 
 constexpr Milliseconds kHybridStop{30};
+// Where nobody stated a limit, what a chosen one gives way to: what the switch itself takes comes
+// on top, and 300 ms are the most that a guest had better stand still for.
+constexpr Milliseconds kLaterLimit{250};
 
 /// All that are worth trying. Who waits for less to be left stands still for a shorter time after
 /// more rounds; the limit of the policy, or else of the hypervisor, is the most.
@@ -185,7 +188,7 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
     for (std::size_t i = 0; i < usual; ++i) {
       out.push_back(out[i]);
       out.back().downtime_limit = limit;
-      out.back().later_downtime_limit = usual_limit;
+      out.back().later_downtime_limit = most ? usual_limit : std::min(usual_limit, kLaterLimit);
     }
   }
   return out;

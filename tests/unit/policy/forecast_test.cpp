@@ -8,6 +8,7 @@
 
 #include "orchestrator/core/rng.h"
 #include "orchestrator/policy/correction.h"
+#include "orchestrator/policy/replay.h"
 #include "orchestrator/policy/score.h"
 #include "tests/unit/policy/quantities.h"
 
@@ -73,6 +74,15 @@ TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
   // Never more than the policy allows: 25 ms less device state and switch.
   calm.policy.downtime_limit = Milliseconds{90};
   EXPECT_LE(forecast(calm).sending.downtime_limit, Milliseconds{30});
+}
+
+TEST(Forecast, AChosenLimitGivesWayToOneThatLeavesRoomForTheSwitch) {
+  ForecastInput calm = input(1 * kMega, 4 * kMega);
+  offer_only(calm, {Strategy::PreCopy});
+  EXPECT_EQ(forecast(calm).sending.later_downtime_limit, Milliseconds{250});
+  calm.policy.downtime_limit = Milliseconds{500};
+  const Verdict stated = forecast(calm);
+  EXPECT_EQ(stated.sending.later_downtime_limit, hypervisor_downtime_limit(calm.policy, calm.link));
 }
 
 TEST(Forecast, ABusyHostBeginsLater) {
