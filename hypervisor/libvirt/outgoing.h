@@ -104,7 +104,7 @@ class Outgoing {
     std::optional<dirtylog::SendQueues> queues;
     dirtylog::PageSet swept;
     std::optional<dirtylog::SweepTracker> tracker;
-    MonotonicTime tracked{0};                 // when it looked last; 0: never
+    MonotonicTime tracked{0};                 // when it looked last
     std::optional<MonotonicTime> held_since;  // the end of the last whole round
     std::optional<MonotonicTime> hold_until;
     bool let_go = false;
@@ -122,6 +122,11 @@ class Outgoing {
     std::map<std::string, JobPtr> jobs;  // by uuid
     Clock& clock;
     Log& log;
+  };
+  /// A guest that sweeps was there, a share of what it sweeps, at that time.
+  struct Sighting {
+    double place = 0;
+    MonotonicTime at{0};
   };
   /// What the sampler is to do besides looking.
   struct Chores {
@@ -153,7 +158,7 @@ class Outgoing {
   void hold_round(Job& job, virDomainPtr domain, Bytes rest);
   void let_go(Job& job, virDomainPtr domain);
   void find_switch(Job& job);
-  std::optional<double> place_of(Job& job, std::string& why);
+  std::optional<Sighting> sight(Job& job, std::string& why);
 
   // Books.
   Status begin_locked(const MigrationTicket& ticket, const Route& route, bool mending,

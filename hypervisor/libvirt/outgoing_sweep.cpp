@@ -49,9 +49,14 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
   job.post_copy = true;
 }
 
-/// Where it was in the middle between this look and the last one. None: nobody knows yet, or, with
-/// a reason, nobody will.
-std::optional<double> Outgoing::place_of(Job& job, std::string& why) {
+/// Where it was between the last look and this one. None: it is too early to look again, or nobody
+/// knows yet, or, with a reason, nobody will.
+std::optional<Outgoing::Sighting> Outgoing::sight(Job& job, std::string& why) {
+  const MonotonicTime before = job.tracked;
+  const MonotonicTime now = shared_->clock.now();
+  const auto apart =
+      std::max<nanoseconds>(kTrackedFor, job.ticket.sending.sweep_switch.sweep.period / 32);
+  if (job.tracker && now - before < apart) return std::nullopt;
   if (!job.tracker) {
     const auto pid = find_qemu(pid_directory(connection_.uri()), job.ticket.vm.key());
     auto tracker = pid ? dirtylog::SweepTracker::open(*pid, job.ticket.vm.memory, job.swept)
@@ -63,8 +68,10 @@ std::optional<double> Outgoing::place_of(Job& job, std::string& why) {
     job.tracker.emplace(std::move(*tracker));
   }
   const auto place = job.tracker->look();
+  job.tracked = shared_->clock.now();
   if (!place) why = place.error().text();
-  return place ? *place : std::nullopt;
+  if (!place || !*place) return std::nullopt;
+  return Sighting{**place, before + (now - before) / 2};
 }
 
 /// The end of its last whole round comes near: it is held up until the guest is at the best place.
@@ -75,24 +82,22 @@ void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
       static_cast<unsigned long long>(std::max(1, job.ticket.sending.pre_copy_rounds));
   if (job.iteration != last) return;
   const MonotonicTime now = shared_->clock.now();
-  std::string why;
   if (!job.held_since) {
     if (rest > held_rest(how) || rest.count == 0) return;
     job.held_since = now;
     set_rate(domain, kHeldRate);
-    place_of(job, why);
-    job.tracked = shared_->clock.now();
-  } else if (!job.hold_until) {
-    if (now - job.tracked < std::max<nanoseconds>(kTrackedFor, how.sweep.period / 32)) return;
-    const auto middle = job.tracked + (now - job.tracked) / 2;
-    const auto place = place_of(job, why);
-    job.tracked = shared_->clock.now();
-    const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
-    const double link = std::max(1.0, std::min(link_.load(), most));
-    const auto sends =
-        std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
-    if (place) job.hold_until = middle + until_best(how, *place, sends);
-    if (!place && now - *job.held_since > kTrackedAtMost) why = "nothing in order";
+  }
+  std::string why;
+  if (!job.hold_until) {
+    if (const auto seen = sight(job, why)) {
+      const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
+      const double link = std::max(1.0, std::min(link_.load(), most));
+      const auto sends =
+          std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
+      job.hold_until = seen->at + until_best(how, seen->place, sends);
+    } else if (now - *job.held_since > kTrackedAtMost) {
+      why = "nothing in order";
+    }
   }
   if ((job.hold_until && now >= *job.hold_until) || !why.empty()) let_go(job, domain);
 }
@@ -106,18 +111,11 @@ void Outgoing::let_go(Job& job, virDomainPtr domain) {
 /// Its whole rounds are over: by where it is the table tells when to switch. At once if it is
 /// nowhere.
 void Outgoing::find_switch(Job& job) {
-  const SweepSwitch& how = job.ticket.sending.sweep_switch;
   const MonotonicTime now = shared_->clock.now();
-  const bool looked = job.tracked != MonotonicTime{0};
-  if (looked && now - job.tracked < std::max<nanoseconds>(kTrackedFor, how.sweep.period / 32)) {
-    return;
-  }
-  const auto middle = job.tracked + (now - job.tracked) / 2;
   std::string why;
-  const auto place = place_of(job, why);
-  job.tracked = shared_->clock.now();
-  if (place && looked) {
-    job.switch_at = *job.rounds_over + wait_of(how, *place, middle - *job.rounds_over);
+  if (const auto seen = sight(job, why)) {
+    const SweepSwitch& how = job.ticket.sending.sweep_switch;
+    job.switch_at = *job.rounds_over + wait_of(how, seen->place, seen->at - *job.rounds_over);
     return;
   }
   if (why.empty() && now - *job.rounds_over <= kTrackedAtMost) return;

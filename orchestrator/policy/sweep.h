@@ -1,10 +1,11 @@
 // When a hybrid migration of a guest that sweeps over its memory had best switch to post-copy.
 //
 // Such a guest, faster than the link, never converges. After the switch the missing pages come
-// once, in the order of addresses, and it stands still wherever it is before they are: between 9
-// and all of the 17 s that 400 MB take at 100 Mbit/s, by where it is then. But what was sent after
-// it had been there is not missing. So a while after the last whole round it comes to a stretch
-// that is at the destination already, and while it goes through that, the stream gets ahead of it.
+// once, in the order of addresses, and it stands still wherever it is before they are: one that is
+// twice as fast as the link loses between half and all of the time that they take, by where it is
+// then. But what was sent after it had been there is not missing. So a while after the last whole
+// round it comes to a stretch that is at the destination already, and while it goes through that,
+// the stream gets ahead of it.
 //
 // Pure. Time in units of what sending all that it sweeps takes once; places as shares of that, in
 // the order of addresses.

@@ -214,12 +214,14 @@ class SweepTest(unittest.TestCase):
         seen = wait_until(lambda: (one := self.forecast(destination))["profile"]["sweep"] and one, "its sweeps are seen", period_s=2)
         # 112 MiB at 32 MiB/s; an emulated guest on a busy machine is slower, hardly ever quicker.
         self.assertGreater(seen["profile"]["sweep"]["period_ms"], 2800)
+        logs = {log: log.stat().st_size for log in (self.cluster.state / "logs").glob("agent*.log")}
         record = self.cluster.migrate(self.vm, destination, strategy="hybrid")
         made = self.cluster.get(f"forecasts/{record['id']}")
         self.assertTrue(made["sending"]["sweep_switch"], made)
         self.assertEqual(made["sending"]["sweep_switch"]["descending"], made["profile"]["sweep"]["descending"])
-        log = (self.cluster.state / "logs").glob("agent*")
-        self.assertNotIn("switches at once", "".join(one.read_text(errors="replace") for one in log), "the agent found where it was")
+        said = "".join(log.read_bytes()[begin:].decode(errors="replace") for log, begin in logs.items())
+        self.assertIn(f"migration of '{self.vm}': completed", said)
+        self.assertNotIn("switches at once", said, "the agent found where it was")
         self.cluster.lab("rate", "1gbit")
         (self.cluster.state / "jobs" / job / "enough").touch()
         wait_until(lambda: self.cluster.get(f"jobs/{job}")["state"] in ("succeeded", "failed"), f"{job} ends")
