@@ -44,6 +44,15 @@ struct CaptureStatus {
 struct CaptureLoad {
   Microseconds reading{0};    // the part from the storage, checked, to where it is loaded from
   Microseconds restoring{0};  // the VM from that
+  bool mapped = false;        // from this host's memory: pages come as the guest touches them
+};
+
+/// What became of one part that a host was asked to keep in its memory.
+struct StandbyAnswer {
+  VmId vm;
+  bool kept = false;
+  Bytes memory;         // that it takes there, when kept
+  std::string why_not;  // when not
 };
 
 }  // namespace mare

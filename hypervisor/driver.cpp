@@ -95,6 +95,10 @@ Result<CaptureLoad> Driver::load_capture(const VmSpec& vm, const CheckpointId& /
                                          const CheckpointPart& /*part*/) {
   return no_captures(vm.key());
 }
+Result<std::vector<StandbyAnswer>> Driver::keep_standby(
+    const std::vector<CheckpointPart>& /*parts*/) {
+  return make_error(Code::Unsupported, "this host keeps no parts of checkpoints in its memory");
+}
 
 Result<LeaseAnswer> Driver::renew_lease(const LeaseTicket& /*ticket*/) {
   return make_error(Code::Unsupported, "this host holds no leases");

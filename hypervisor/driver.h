@@ -252,7 +252,8 @@ class Driver {
   /// Makes a VM from its part of a checkpoint; it stands still until resume(). Ok if it was loaded
   /// from there before. FailedPrecondition: the file, with those that it is built on, is not what
   /// the part says (uuid, size, checksum). NotFound: no file. ResourceExhausted: the host has no
-  /// room for the state, on its disk or in its memory. Files stay.
+  /// room for the state, on its disk or in its memory. Files stay. A part whose partner is this host
+  /// is taken from its memory where it is kept there, and from the file where that can't be.
   virtual Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                            const CheckpointPart& part);
   /// Makes an incremental part a full one, in its file's place and at once for whoever looks; those
@@ -260,6 +261,12 @@ class Driver {
   /// write. Returns the file's size. FailedPrecondition, NotFound: as load_capture(), and the file
   /// is as it was.
   virtual Result<Bytes> merge_capture(const CheckpointPart& part, bool compress);
+  /// Keeps these parts in this host's memory as well, at most one of each VM, so that
+  /// load_capture() with this host as the part's partner need not read them; and forgets all others
+  /// that it kept so. Answers for each, in order, once it is read; one that is kept already is only
+  /// looked at. They give way to VMs, and a host that was started anew has none: load_capture()
+  /// then takes the file. Unsupported: this host can't start VMs from such memory.
+  virtual Result<std::vector<StandbyAnswer>> keep_standby(const std::vector<CheckpointPart>& parts);
 
   /// Destination: gets ready to receive and says where. No copy runs here because of it. From now
   /// on this host announces the VM's address by itself at the moment that the copy begins to run.

@@ -32,6 +32,7 @@ pb::CaptureTicket to_wire(const CaptureTicket& value);
 pb::CaptureStatus to_wire(const CaptureStatus& value);
 pb::CheckpointPart to_wire(const CheckpointPart& value);
 pb::CaptureLoad to_wire(const CaptureLoad& value);
+pb::StandbyAnswer to_wire(const StandbyAnswer& value);
 pb::LeaseTicket to_wire(const LeaseTicket& value);
 pb::LeaseAnswer to_wire(const LeaseAnswer& value);
 
@@ -57,6 +58,7 @@ CaptureTicket from_wire(const pb::CaptureTicket& value);
 Result<CaptureStatus> from_wire(const pb::CaptureStatus& value);
 CheckpointPart from_wire(const pb::CheckpointPart& value);
 CaptureLoad from_wire(const pb::CaptureLoad& value);
+StandbyAnswer from_wire(const pb::StandbyAnswer& value);
 LeaseTicket from_wire(const pb::LeaseTicket& value);
 LeaseAnswer from_wire(const pb::LeaseAnswer& value);
 

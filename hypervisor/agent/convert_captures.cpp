@@ -73,11 +73,25 @@ pb::CaptureLoad to_wire(const CaptureLoad& value) {
   pb::CaptureLoad out;
   out.set_reading_us(value.reading.count());
   out.set_restoring_us(value.restoring.count());
+  out.set_mapped(value.mapped);
   return out;
 }
 
 CaptureLoad from_wire(const pb::CaptureLoad& value) {
-  return {Microseconds{value.reading_us()}, Microseconds{value.restoring_us()}};
+  return {Microseconds{value.reading_us()}, Microseconds{value.restoring_us()}, value.mapped()};
+}
+
+pb::StandbyAnswer to_wire(const StandbyAnswer& value) {
+  pb::StandbyAnswer out;
+  out.set_vm(value.vm.value);
+  out.set_kept(value.kept);
+  out.set_memory_bytes(value.memory.count);
+  out.set_why_not(value.why_not);
+  return out;
+}
+
+StandbyAnswer from_wire(const pb::StandbyAnswer& value) {
+  return {VmId{value.vm()}, value.kept(), Bytes{value.memory_bytes()}, value.why_not()};
 }
 
 pb::CheckpointPart to_wire(const CheckpointPart& value) {
@@ -92,6 +106,7 @@ pb::CheckpointPart to_wire(const CheckpointPart& value) {
   out.set_resumed_us(value.resumed.count());
   out.set_written_bytes(value.written.count);
   out.set_base(value.base.value);
+  out.set_partner(value.partner.value);
   return out;
 }
 
@@ -107,6 +122,7 @@ CheckpointPart from_wire(const pb::CheckpointPart& value) {
   out.resumed = WallTime{value.resumed_us()};
   out.written = Bytes{value.written_bytes()};
   out.base = CheckpointId{value.base()};
+  out.partner = HostId{value.partner()};
   return out;
 }
 

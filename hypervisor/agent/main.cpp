@@ -88,6 +88,7 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
   with.deadman_file = options.deadman_file;
   with.emulator = options.emulator;
   with.template_memory = options.template_memory;
+  with.standby_memory = options.standby_memory;
   with.longest_lease = options.longest_lease;
   auto driver = libvirt::make_driver(with, *backend.announcer, clock, log);
   if (!driver) return driver.error();

@@ -136,6 +136,10 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "140 MB each; '': in --state-dir, and then a checkpoint of VMs that are clones "
                  "stops them until it is written")
       ->capture_default_str();
+  app.add_option("--standby-memory", options.standby_memory,
+                 "A directory of this agent alone, on a tmpfs, for checkpoints of VMs of other "
+                 "hosts, as far as VMs leave room; '': none are kept")
+      ->capture_default_str();
   long lease_ms = 0;
   app.add_option("--lease-ms", lease_ms,
                  "No longer lease than that is taken; 0: as long as mared says (its --lease-ms, "

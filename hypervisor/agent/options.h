@@ -28,6 +28,7 @@ struct Options {
   std::string deadman_file = "/run/mare/deadman";  // "" for none
   std::string emulator;                            // mare-qemu, "" for none
   std::string template_memory = "/dev/shm/mare-templates";
+  std::string standby_memory = "/dev/shm/mare-standbys";
   Milliseconds longest_lease{0};  // 0: as mared says
   std::string ca;
   std::string certificate;

@@ -204,6 +204,16 @@ grpc::Status Service::MergeCapture(Context* context, const pb::MergeCaptureReque
   return grpc::Status::OK;
 }
 
+grpc::Status Service::KeepStandby(Context* context, const pb::KeepStandbyRequest* request,
+                                  pb::KeepStandbyReply* out) {
+  std::vector<CheckpointPart> parts;
+  for (const auto& part : request->parts()) parts.push_back(from_wire(part));
+  auto answers = driver_.keep_standby(parts);
+  if (!answers) return refuse(context, answers.error());
+  for (const auto& one : *answers) *out->add_answers() = to_wire(one);
+  return grpc::Status::OK;
+}
+
 grpc::Status Service::RenewLease(Context* context, const pb::LeaseTicket* ticket,
                                  pb::LeaseAnswer* out) {
   return answer(context, driver_.renew_lease(from_wire(*ticket)), out);

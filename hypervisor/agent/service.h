@@ -47,6 +47,7 @@ class Service final : public pb::Agent::Service {
   grpc::Status LoadCapture(Context*, const pb::LoadCaptureRequest*, pb::CaptureLoad*) override;
   grpc::Status MergeCapture(Context*, const pb::MergeCaptureRequest*,
                             pb::MergeCaptureReply*) override;
+  grpc::Status KeepStandby(Context*, const pb::KeepStandbyRequest*, pb::KeepStandbyReply*) override;
   grpc::Status RenewLease(Context*, const pb::LeaseTicket*, pb::LeaseAnswer*) override;
   grpc::Status PutFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;
   grpc::Status RemoveFenceNote(Context*, const pb::FenceNote*, pb::Empty*) override;

@@ -74,6 +74,15 @@ Result<PartChain> PartChain::open(const std::string& path) {
   return chain;
 }
 
+Result<PartChain> PartChain::open_on(const std::string& path, PageSource below) {
+  PartChain chain;
+  auto top = PartFile::open(path);
+  if (!top) return top.error();
+  chain.parts_.push_back(std::move(*top));
+  chain.below_ = std::move(below);
+  return chain;
+}
+
 std::vector<std::string> PartChain::files() const {
   std::vector<std::string> out;
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) out.push_back((*part)->path());
@@ -100,7 +109,8 @@ PageMap PartChain::pages_of(std::size_t parts) {
 }
 
 struct PartChain::Writing {
-  const Take& take;
+  const Take* take = nullptr;
+  PieceSink* pieces = nullptr;
   PageMap below;
   std::string piece;
   Checksum sum;
@@ -109,18 +119,35 @@ struct PartChain::Writing {
   std::optional<std::size_t> block;
   std::uint64_t number = 0;
 
+  /// What was appended since.
+  Status tell_bytes(std::size_t from) const {
+    return pieces != nullptr ? pieces->bytes(std::string_view(piece).substr(from)) : ok_status();
+  }
+
   Status flush(std::size_t from) {
     if (piece.size() < from || piece.empty()) return ok_status();
     sum.add(piece);
     size = size + Bytes{piece.size()};
-    Status done = take(piece);
+    Status done = take != nullptr ? (*take)(piece) : ok_status();
     piece.clear();
     return done;
   }
 };
 
 Status PartChain::replay(const Take& take) {
-  Writing to{take, pages_of(parts_.size() - 1), {}, {}, {}, 0, {}, 0};
+  Writing to;
+  to.take = &take;
+  return replay(to);
+}
+
+Status PartChain::replay(PieceSink& pieces) {
+  Writing to;
+  to.pieces = &pieces;
+  return replay(to);
+}
+
+Status PartChain::replay(Writing& to) {
+  to.below = pages_of(parts_.size() - 1);
   if (auto run = run_script(to); !run) return run;
   if (auto flushed = to.flush(0); !flushed) return flushed;
   const Identity found{to.size, to.sum.value()};
@@ -159,8 +186,10 @@ Status PartChain::run_step(Writing& to, Step what, std::uint64_t count) {
     std::uint64_t done = 1;
     if (what == Step::Bytes) {
       done = std::min<std::uint64_t>(count, kPiece);
+      const std::size_t from = to.piece.size();
       if (auto got = parts_.back()->read(to.place, done, to.piece); !got) return got;
       to.place += done;
+      if (auto told = to.tell_bytes(from); !told) return told;
     } else if (auto got = run_page(to, what); !got) {
       return got;
     }
@@ -172,17 +201,28 @@ Status PartChain::run_step(Writing& to, Step what, std::uint64_t count) {
 
 Status PartChain::run_page(Writing& to, Step what) {
   const std::uint64_t number = to.number++;
+  const std::string& block = parts_.back()->tail().blocks[*to.block];
   if (what == Step::Zero) {
     to.piece += zero_header(number);
-    return ok_status();
+    return to.pieces != nullptr ? to.pieces->zero(block, number) : ok_status();
   }
-  if (what == Step::Here || what == Step::Below) to.piece += page_header(number);
-  if (what == Step::Here || what == Step::HereBare) {
-    const std::uint64_t place = to.place;
-    to.place += kPageBytes;
-    return parts_.back()->read(place, kPageBytes, to.piece);
-  }
-  const std::string& block = parts_.back()->tail().blocks[*to.block];
+  const bool headed = what == Step::Here || what == Step::Below;
+  const bool below = what == Step::Below || what == Step::BelowBare;
+  if (headed) to.piece += page_header(number);
+  const std::size_t from = to.piece.size();
+  if (auto got = below ? read_from_below(to, block, number) : read_here(to); !got) return got;
+  if (to.pieces == nullptr) return ok_status();
+  return to.pieces->page(block, number, headed, below, std::string_view(to.piece).substr(from));
+}
+
+Status PartChain::read_here(Writing& to) {
+  const std::uint64_t place = to.place;
+  to.place += kPageBytes;
+  return parts_.back()->read(place, kPageBytes, to.piece);
+}
+
+Status PartChain::read_from_below(Writing& to, const std::string& block, std::uint64_t number) {
+  if (below_) return below_(block, number, to.piece);
   const PageEntry* entry = to.below.find(block, number);
   if (entry == nullptr) {
     return make_error(Code::FailedPrecondition,

@@ -25,6 +25,15 @@ std::map<std::string, Bytes> Admission::claim(const std::string& uuid, Bytes mem
   return others;
 }
 
+std::map<std::string, Bytes> Admission::claims() {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, Bytes> all;
+  for (const auto& [uuid, claim] : claims_) {
+    if (clock_.now() - claim.since <= kPromiseHolds) all.emplace(uuid, claim.memory);
+  }
+  return all;
+}
+
 void Admission::release(const std::string& uuid) {
   const std::lock_guard lock(mutex_);
   claims_.erase(uuid);

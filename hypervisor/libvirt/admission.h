@@ -19,6 +19,7 @@ class Admission {
   /// *after* this and count both: of two that claim at once, the later one then sees the earlier,
   /// never neither, and the earlier is not refused because of the later.
   std::map<std::string, Bytes> claim(const std::string& uuid, Bytes memory);
+  std::map<std::string, Bytes> claims();
   void release(const std::string& uuid);
 
  private:

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "orchestrator/core/checksum.h"
@@ -64,6 +65,24 @@ std::string save_header(std::string_view domain_xml) {
   out += domain_xml;
   out.push_back('\0');
   return out;
+}
+
+Result<SavedDomain> read_save_header(const std::string& path) {
+  constexpr std::uint32_t kLongest = 1U << 20U;
+  std::ifstream in(path, std::ios::binary);
+  SaveHeader header;
+  std::string raw(sizeof header, '\0');
+  in.read(raw.data(), static_cast<std::streamsize>(raw.size()));
+  if (in) std::memcpy(&header, raw.data(), sizeof header);
+  const bool known = in && std::memcmp(header.magic.data(), kWhole.data(), kWhole.size()) == 0 &&
+                     header.data_length > 0 && header.data_length <= kLongest;
+  std::string xml(known ? header.data_length : 0, '\0');
+  in.read(xml.data(), static_cast<std::streamsize>(xml.size()));
+  if (!known || !in) {
+    return make_error(Code::FailedPrecondition, path + " does not begin as a saved VM");
+  }
+  xml.resize(std::strlen(xml.c_str()));
+  return SavedDomain{std::move(xml), sizeof header + header.data_length};
 }
 
 CaptureFile::CaptureFile(std::string path, int descriptor, Form form)

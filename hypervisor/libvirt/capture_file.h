@@ -18,6 +18,13 @@ namespace mare::libvirt {
 
 /// What stands before QEMU's own stream: libvirt's header and the domain. Pure.
 std::string save_header(std::string_view domain_xml);
+/// What a file begins with.
+struct SavedDomain {
+  std::string xml;
+  std::uint64_t stream_at = 0;  // where QEMU's own stream begins
+};
+/// FailedPrecondition: it does not begin so.
+Result<SavedDomain> read_save_header(const std::string& path);
 
 class CaptureFile {
  public:

@@ -65,9 +65,9 @@ bool Captures::left(const std::string& uuid) {
 }
 
 CaptureLoad Captures::note_loaded(const std::string& uuid, const CheckpointId& from,
-                                  MonotonicTime began, MonotonicTime read) {
+                                  MonotonicTime began, MonotonicTime read, bool mapped) {
   const CaptureLoad load{std::chrono::duration_cast<Microseconds>(read - began),
-                         std::chrono::duration_cast<Microseconds>(clock_.now() - read)};
+                         std::chrono::duration_cast<Microseconds>(clock_.now() - read), mapped};
   const std::lock_guard lock(mutex_);
   loaded_[uuid] = {from, load};
   return load;

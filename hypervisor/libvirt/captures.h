@@ -64,7 +64,7 @@ class Captures {
   /// A VM was made from its part of a checkpoint, by this process.
   /// `read`: when that was there to be loaded from.
   CaptureLoad note_loaded(const std::string& uuid, const CheckpointId& from, MonotonicTime began,
-                          MonotonicTime read);
+                          MonotonicTime read, bool mapped);
   /// How long that took; nothing if it was not.
   std::optional<CaptureLoad> was_loaded(const std::string& uuid, const CheckpointId& from);
 

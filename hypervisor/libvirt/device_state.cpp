@@ -37,12 +37,16 @@ Status await_end(virDomainPtr domain, Clock& clock) {
   }
 }
 
-Status transfer(virDomainPtr domain, const char* command, const std::string& path, Clock& clock) {
+Status begin(virDomainPtr domain, const char* command, const std::string& uri, Clock& clock) {
+  const nlohmann::json whole{{"execute", command}, {"arguments", {{"uri", uri}}}};
+  auto begun = ask_monitor(domain, whole.dump());
+  return begun ? await_end(domain, clock) : Status(begun.error());
+}
+
+Status without_ram(virDomainPtr domain, const char* command, const std::string& path,
+                   Clock& clock) {
   if (auto set = ignore_shared(domain, true); !set) return set;
-  const nlohmann::json command_with_path{{"execute", command},
-                                         {"arguments", {{"uri", "file:" + path}}}};
-  auto begun = ask_monitor(domain, command_with_path.dump());
-  const Status ended = begun ? await_end(domain, clock) : Status(begun.error());
+  const Status ended = begin(domain, command, "file:" + path, clock);
   // Left on, it would spoil every migration to come.
   const Status unset = ignore_shared(domain, false);
   return ended ? unset : ended;
@@ -51,11 +55,16 @@ Status transfer(virDomainPtr domain, const char* command, const std::string& pat
 }  // namespace
 
 Status save_devices(virDomainPtr domain, const std::string& path, Clock& clock) {
-  return transfer(domain, "migrate", path, clock);
+  return without_ram(domain, "migrate", path, clock);
 }
 
 Status load_devices(virDomainPtr domain, const std::string& path, Clock& clock) {
-  return transfer(domain, "migrate-incoming", path, clock);
+  return without_ram(domain, "migrate-incoming", path, clock);
+}
+
+Status load_stream(virDomainPtr domain, const std::string& path, std::uint64_t from, Clock& clock) {
+  return begin(domain, "migrate-incoming", "file:" + path + ",offset=" + std::to_string(from),
+               clock);
 }
 
 }  // namespace mare::libvirt

@@ -204,16 +204,27 @@ bool is_uuid(std::string_view text) {
 
 std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
                      const Preloads& preloads) {
+  DomainOptions there;
+  there.bridge = bridge;
+  there.console_path = console;
+  there.preloads = preloads;
+  return retarget(xml, there);
+}
+
+std::string retarget(const std::string& xml, const DomainOptions& options) {
   int consoles = 0;
   int bridges = 0;
-  const std::string moved = replace_values(xml, kConsoleBegin, console, consoles);
+  const std::string moved = replace_values(xml, kConsoleBegin, options.console_path, consoles);
   if (consoles == 0) return "";
-  const std::string bridged = without_qemu(replace_values(moved, kBridgeBegin, bridge, bridges));
+  std::string bridged = without_qemu(replace_values(moved, kBridgeBegin, options.bridge, bridges));
+  constexpr std::string_view kDevices = "<devices>";
+  const auto devices = bridged.find(kDevices);
+  if (options.ram != Ram::Own && devices != std::string::npos) {
+    bridged.insert(devices + kDevices.size(), element("emulator", options.emulator));
+  }
   const auto end = bridged.rfind("</domain>");
   if (end == std::string::npos) return bridged;
-  DomainOptions there;
-  there.preloads = preloads;
-  return bridged.substr(0, end) + command_line_xml(there) + hurry_xml(!is_emulated(xml)) +
+  return bridged.substr(0, end) + command_line_xml(options) + hurry_xml(!is_emulated(xml)) +
          bridged.substr(end);
 }
 

@@ -41,6 +41,8 @@ std::string domain_xml(const VmSpec& vm, const DomainOptions& options);
 /// "" when it has no console.
 std::string retarget(const std::string& xml, const std::string& bridge, const std::string& console,
                      const Preloads& preloads);
+/// So, for an emulator that maps its memory and waits for the rest of its state (Ram::Clone).
+std::string retarget(const std::string& xml, const DomainOptions& options);
 /// The text of the first element of that name, unescaped only as far as names and uuids need; "" if
 /// there is none.
 std::string text_of(const std::string& xml, const std::string& element);

@@ -19,6 +19,7 @@
 #include "hypervisor/libvirt/figures.h"
 #include "hypervisor/libvirt/outgoing.h"
 #include "hypervisor/libvirt/sending.h"
+#include "hypervisor/libvirt/standbys.h"
 #include "hypervisor/libvirt/starting.h"
 #include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/watching.h"
@@ -55,9 +56,11 @@ class LibvirtDriver final : public Driver {
   LibvirtDriver(LibvirtOptions options, Announcer& announcer, Clock& clock, Log& log)
       : options_(std::move(options)),
         clock_(clock),
+        log_(log),
         accelerated_(kvm_is_usable()),
         consoles_(options_.state_dir + "/console", clock),
         templates_(options_.state_dir + "/templates", options_.template_memory, clock, log),
+        standbys_(options_.standby_memory, log),
         admission_(clock),
         arrivals_(options_.state_dir + "/arrivals", announcer, clock, log),
         watching_(
@@ -313,6 +316,12 @@ class LibvirtDriver final : public Driver {
       return has_copy(*seen);
     }
     const MonotonicTime began = clock_.now();
+    if (part.partner.value == options_.host_name) {
+      auto mapped = map_standby(vm, part);
+      // Whatever it was, its file is there; unless nobody knows what is left of the VM.
+      if (!mapped && mapped.error().code == Code::OutcomeUnknown) return mapped.error();
+      if (mapped) return captures_.note_loaded(vm.uuid, checkpoint, began, began, true);
+    }
     auto unpacked = UnpackedPart::make(options_.state_dir + "/unpacked", part);
     if (!unpacked) return unpacked.error();
     const MonotonicTime read = clock_.now();
@@ -320,7 +329,19 @@ class LibvirtDriver final : public Driver {
     if (!fresh) return fresh.error();
     Status loaded = made(vm, starting_.restore(vm, (*unpacked)->path(), VIR_DOMAIN_SAVE_PAUSED));
     if (!loaded) return loaded.error();
-    return captures_.note_loaded(vm.uuid, checkpoint, began, read);
+    return captures_.note_loaded(vm.uuid, checkpoint, began, read, false);
+  }
+  Result<std::vector<StandbyAnswer>> keep_standby(
+      const std::vector<CheckpointPart>& parts) override {
+    auto known = facts();
+    if (!known) return known.error();
+    if (!known->cloning) return make_error(Code::Unsupported, known->cloning_why);
+    if (options_.standby_memory.empty()) return Driver::keep_standby(parts);
+    for (const auto& part : parts) {
+      if (auto good = check_key({part.vm, part.uuid}); !good) return good.error();
+    }
+    return standbys_.keep(
+        parts, [this] { return room_for_standbys(); }, is_here());
   }
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
     return make_part_full(part, compress);
@@ -568,6 +589,9 @@ class LibvirtDriver final : public Driver {
     machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
     machinery_.cloning_why = why_no_emulator(connection->get());
     if (auto opened = templates_.open(connection->get(), known); !opened) return opened;
+    if (!options_.standby_memory.empty()) {
+      if (auto opened = standbys_.open(qemu_owner(known)); !opened) return opened;
+    }
     auto all = facts();
     return all ? ok_status() : Status(all.error());
   }
@@ -579,6 +603,46 @@ class LibvirtDriver final : public Driver {
         connection, options_.emulator.c_str(), "x86_64", "q35", accelerated_ ? "kvm" : "qemu", 0));
     if (!can.empty()) return "";
     return last_read_error("libvirt can't use " + options_.emulator).text();
+  }
+
+  Status map_standby(const VmSpec& vm, const CheckpointPart& part) {
+    auto fresh = admit(vm);
+    if (!fresh) return fresh.error();
+    if (!*fresh) return has_copy({vm.key(), Copy::Running, false, vm.memory, 0, ""});
+    auto room = room_for_standbys();
+    const auto files =
+        room ? standbys_.take(part, vm.memory, *room) : std::optional<StandbyFiles>{};
+    if (!files) {
+      admission_.release(vm.uuid);
+      return make_error(Code::NotFound, "it is not kept in this host's memory");
+    }
+    Status mapped = made(vm, starting_.map(vm, *files));
+    if (!mapped) {
+      log_.warn("libvirt", "VM '" + vm.id.value + "' can't be started from what is kept of it: " +
+                               mapped.error().text());
+    }
+    return mapped;
+  }
+
+  Standbys::IsHere is_here() {
+    return [this](const std::string& uuid) {
+      auto connection = connection_.get();
+      // What can't be asked may be here.
+      if (!connection) return true;
+      const DomainHandle domain{virDomainLookupByUUIDString(connection->get(), uuid.c_str())};
+      return domain != nullptr;
+    };
+  }
+
+  /// Promised: to VMs, those that are coming included.
+  Result<Standbys::Room> room_for_standbys() {
+    std::map<std::string, Bytes> used = admission_.claims();
+    auto here = list();
+    if (!here) return here.error();
+    for (const auto& one : *here) used[one.key.uuid] = one.memory + overhead();
+    Bytes sum;
+    for (const auto& [uuid, bytes] : used) sum = sum + bytes;
+    return Standbys::Room{options_.memory, sum};
   }
 
   Status can_move(const Sending& sending) {
@@ -694,6 +758,10 @@ class LibvirtDriver final : public Driver {
     if (auto name = check_name_is_free(vm); !name) return name.error();
     Bytes sum;
     for (const auto& [uuid, bytes] : used) sum = sum + bytes;
+    if (!options_.standby_memory.empty()) {
+      standbys_.give_way({options_.memory, sum + needed}, vm.uuid);
+      sum = sum + standbys_.mapped(is_here());
+    }
     if (sum + needed <= options_.memory) return true;
     return make_error(Code::ResourceExhausted,
                       "host '" + options_.host_name + "' has " + mib_text(options_.memory - sum) +
@@ -746,10 +814,12 @@ class LibvirtDriver final : public Driver {
 
   const LibvirtOptions options_;
   Clock& clock_;
+  Log& log_;
   const bool accelerated_;
   Machinery machinery_;  // set by open()
   Consoles consoles_;
   Templates templates_;
+  Standbys standbys_;
   Admission admission_;
   Arrivals arrivals_;
   // Stopped before the others end, but it may hear of VMs until the connection is gone.

@@ -34,6 +34,7 @@ struct LibvirtOptions {
   std::string deadman_file;       // of the switches in the QEMUs, with it; absolute
   std::string emulator;           // mare-qemu; "": VMs are not cloned here
   std::string template_memory;    // a tmpfs for templates' RAM, of this agent alone; "": STATE
+  std::string standby_memory;     // a tmpfs for others' checkpoints, of this agent alone; "": none
   Milliseconds longest_lease{0};  // 0: as long as mared says
 };
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "hypervisor/libvirt/capture_file.h"
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/device_state.h"
 #include "hypervisor/libvirt/handles.h"
@@ -53,8 +54,6 @@ Status Starting::clone(const VmSpec& vm, const TemplateSpec& from, const std::st
                                           "' has no template that VM '" + vm.id.value +
                                           "' could be a clone of");
   }
-  auto connection = parts_.connection.get();
-  if (!connection) return connection.error();
   if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
   DomainOptions how = options(vm.id);
   how.ram = Ram::Clone;
@@ -62,17 +61,41 @@ Status Starting::clone(const VmSpec& vm, const TemplateSpec& from, const std::st
   VmSpec clone = vm;
   clone.memory = from.memory;
   clone.vcpus = from.vcpus;
-  const std::string xml = domain_xml(clone, how);
-  const DomainHandle made{
-      virDomainCreateXML(connection->get(), xml.c_str(), VIR_DOMAIN_START_PAUSED)};
-  if (!made) return last_error("VM '" + vm.id.value + "' can't be cloned");
-  Status runs = load_devices(made.get(), files->state, clock_);
-  if (auto pid = find_qemu(pid_directory(options_.uri), vm.key())) {
-    parts_.watching.prepare({*pid, from.memory});
+  const auto load = [&](virDomainPtr domain) { return load_devices(domain, files->state, clock_); };
+  auto loaded = launch(vm, {domain_xml(clone, how), from.memory, load, true});
+  return loaded ? loaded : Status(loaded.error().during("clone of VM '" + vm.id.value + "'"));
+}
+
+Status Starting::map(const VmSpec& vm, const StandbyFiles& from) {
+  auto saved = read_save_header(from.state);
+  if (!saved) return saved.error();
+  if (text_of(saved->xml, "uuid") != vm.uuid) {
+    return make_error(Code::FailedPrecondition, "what is kept is of another VM");
   }
-  if (runs && virDomainResume(made.get()) != 0) runs = last_error("it can't go on");
-  if (runs) return ok_status();
-  const Error why = runs.error().during("clone of VM '" + vm.id.value + "'");
+  if (auto begun = parts_.consoles.begin(vm.key()); !begun) return begun;
+  DomainOptions how = options(vm.id);
+  how.ram = Ram::Clone;
+  how.ram_file = from.memory;
+  const auto load = [&](virDomainPtr domain) {
+    return load_stream(domain, from.state, saved->stream_at, clock_);
+  };
+  return launch(vm, {retarget(saved->xml, how), vm.memory, load, false});
+}
+
+/// A domain that maps its memory and waits for the rest; nothing is left of one that gets none.
+Status Starting::launch(const VmSpec& vm, const Launch& how) {
+  auto connection = parts_.connection.get();
+  if (!connection) return connection.error();
+  const DomainHandle made{
+      virDomainCreateXML(connection->get(), how.xml.c_str(), VIR_DOMAIN_START_PAUSED)};
+  if (!made) return last_error("VM '" + vm.id.value + "' can't be started");
+  Status loaded = how.load(made.get());
+  if (auto pid = find_qemu(pid_directory(options_.uri), vm.key())) {
+    parts_.watching.prepare({*pid, how.memory});
+  }
+  if (loaded && how.runs && virDomainResume(made.get()) != 0) loaded = last_error("it can't go on");
+  if (loaded) return loaded;
+  const Error why = loaded.error();
   if (virDomainDestroyFlags(made.get(), VIR_DOMAIN_DESTROY_DEFAULT) == 0) return why;
   const Error left = last_error("what is left of it can't be ended");
   if (left.code == Code::NotFound) return why;

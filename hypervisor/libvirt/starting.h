@@ -3,12 +3,14 @@
 // are.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/console.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/libvirt_driver.h"
+#include "hypervisor/libvirt/standbys.h"
 #include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/tsc.h"
 #include "hypervisor/libvirt/watching.h"
@@ -39,8 +41,17 @@ class Starting {
   Status clone(const VmSpec& vm, const TemplateSpec& from, const std::string& hypervisor);
   /// Driver::restore(). `how`: running or paused, by libvirt's flags.
   Status restore(const VmSpec& vm, const std::string& path, unsigned how);
+  /// Driver::load_capture() of what is kept in this host's memory: paused.
+  Status map(const VmSpec& vm, const StandbyFiles& from);
 
  private:
+  struct Launch {
+    std::string xml;
+    Bytes memory;
+    std::function<Status(virDomainPtr)> load;
+    bool runs = false;
+  };
+  Status launch(const VmSpec& vm, const Launch& how);
   const LibvirtOptions& options_;
   const bool accelerated_;
   const unsigned long tsc_khz_;  // that guests are told

@@ -142,6 +142,17 @@ class RemoteDriver final : public Driver {
     if (!done) return done.error();
     return Bytes{reply.written_bytes()};
   }
+  Result<std::vector<StandbyAnswer>> keep_standby(
+      const std::vector<CheckpointPart>& parts) override {
+    pb::KeepStandbyRequest request;
+    for (const auto& part : parts) *request.add_parts() = to_wire(part);
+    pb::KeepStandbyReply reply;
+    auto done = call(Kind::Save, &pb::Agent::Stub::KeepStandby, request, &reply);
+    if (!done) return done.error();
+    std::vector<StandbyAnswer> out;
+    for (const auto& one : reply.answers()) out.push_back(from_wire(one));
+    return out;
+  }
 
   // A renewal of which nothing is heard counts as none: who asked believes less than was granted.
   Result<LeaseAnswer> renew_lease(const LeaseTicket& ticket) override {

@@ -206,6 +206,61 @@ void World::outlive_parts(const Guest& guest) {
   }
 }
 
+// --- in memory as well
+
+bool World::is_what_it_says(const CheckpointPart& part) const {
+  const auto file = parts.find(part.path);
+  return file != parts.end() && is_whole(part.path) && file->second.size == part.size &&
+         file->second.checksum == part.checksum;
+}
+
+Bytes World::standby_memory(const SimHost& host) {
+  Bytes sum;
+  for (const auto& [vm, standby] : host.standbys) sum = sum + standby.size;
+  return sum;
+}
+
+std::vector<StandbyAnswer> World::keep_standby(SimHost& host,
+                                               const std::vector<CheckpointPart>& wanted) {
+  std::erase_if(host.standbys, [&](const auto& entry) {
+    return std::none_of(wanted.begin(), wanted.end(), [&](const CheckpointPart& part) {
+      return part.vm == entry.first && entry.second.is_of(part) && is_what_it_says(part);
+    });
+  });
+  std::vector<StandbyAnswer> answers;
+  for (const auto& part : wanted) answers.push_back(keep(host, part));
+  return answers;
+}
+
+StandbyAnswer World::keep(SimHost& host, const CheckpointPart& part) {
+  StandbyAnswer answer;
+  answer.vm = part.vm;
+  const auto known = host.standbys.find(part.vm);
+  const bool is_there = known != host.standbys.end() && known->second.is_of(part);
+  const Bytes room = free(host) - standby_memory(host);
+  if (!is_what_it_says(part)) {
+    answer.why_not = part.path + " is gone or damaged, or one that it is built on is";
+  } else if (!is_there && known != host.standbys.end()) {
+    answer.why_not = "another part of VM " + part.vm.value + " is kept: " + known->second.path;
+  } else if (!is_there && room < part.size) {
+    answer.why_not = "no room: of the host's memory " + mib_text(room) + " are free, " + part.path +
+                     " takes " + mib_text(part.size);
+  } else {
+    host.standbys[part.vm] = {part.path, part.checksum, part.size};
+    answer.kept = true;
+    answer.memory = part.size;
+  }
+  return answer;
+}
+
+void World::give_way(SimHost& host, const VmId& to) {
+  while (!host.standbys.empty() && free(host) < standby_memory(host)) {
+    auto going = host.standbys.begin();
+    if (going->first == to && host.standbys.size() > 1) ++going;
+    host.standbys.erase(going);
+  }
+}
+
 // --- back again
 
 void World::load_part(const HostId& host, const PartFile& file) {

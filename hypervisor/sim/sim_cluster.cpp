@@ -271,6 +271,15 @@ bool SimCluster::capture_is_there(const std::string& path) const {
   return lock()->is_whole(path, false);
 }
 
+std::vector<std::string> SimCluster::standbys(const HostId& id) const {
+  auto world = lock();
+  std::vector<std::string> paths;
+  const auto* host = world->find_host(id);
+  if (host == nullptr) return paths;
+  for (const auto& [vm, standby] : host->standbys) paths.push_back(standby.path);
+  return paths;
+}
+
 std::vector<TrueCopy> SimCluster::copies() const {
   auto world = lock();
   std::vector<TrueCopy> all;

@@ -36,6 +36,7 @@ struct HostModel {
   std::string cloning_refused = {};         // why VMs can't be clones, "" if they can
   bool leases = true;                       // something there can end VMs whose lease is over
   bool captures_to_leave = true;            // else its agent is an older one
+  bool standby = true;                      // it can keep parts in its memory
 };
 
 /// How a guest behaves. Rates are per second of its own running at speed 1.
@@ -193,6 +194,8 @@ class SimCluster {
   std::vector<std::string> capture_files() const;
   /// Whole, and all that it is built on as well, damaged or not.
   bool capture_is_there(const std::string& path) const;
+  /// Files whose parts the host keeps in its memory, in the order of their VMs.
+  std::vector<std::string> standbys(const HostId& host) const;
   std::vector<TrueCopy> copies() const;
   std::vector<std::string> fence_notes() const;
   Copy copy_on(const HostId& host, const VmId& vm) const;

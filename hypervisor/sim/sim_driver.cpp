@@ -424,14 +424,23 @@ Result<Bytes> SimDriver::merge_capture(const CheckpointPart& part, bool /*compre
   return call<Result<Bytes>>("merge " + part.path, [&](World& world, SimHost&) -> Result<Bytes> {
     const auto file = world.parts.find(part.path);
     if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
-    const PartFile& saved = file->second;
-    if (!world.is_whole(part.path) || saved.size != part.size || saved.checksum != part.checksum) {
+    if (!world.is_what_it_says(part)) {
       return make_error(Code::FailedPrecondition,
                         "file " + part.path + " is damaged, or one that it is built on is gone");
     }
-    if (!saved.base.empty()) file->second.written = saved.size;
-    file->second.base.clear();
-    return file->second.written;
+    PartFile& saved = file->second;
+    if (!saved.base.empty()) saved.written = saved.size;
+    saved.base.clear();
+    return saved.written;
+  });
+}
+
+Result<std::vector<StandbyAnswer>> SimDriver::keep_standby(
+    const std::vector<CheckpointPart>& parts) {
+  using Answers = Result<std::vector<StandbyAnswer>>;
+  return call<Answers>("keep parts in memory", [&](World& world, SimHost& host) -> Answers {
+    if (!host.model.standby) return Driver::keep_standby(parts);
+    return world.keep_standby(host, parts);
   });
 }
 
@@ -440,13 +449,12 @@ Result<CaptureLoad> SimDriver::load_capture(const VmSpec& vm, const CheckpointId
   using Loaded = Result<CaptureLoad>;
   return call<Loaded>("load " + vm.id.value, [&](World& world, SimHost& host) -> Loaded {
     const auto* copy = world.find_copy(host_, vm.key());
-    if (copy != nullptr && copy->loaded == checkpoint) return CaptureLoad{};
+    if (copy != nullptr && copy->loaded == checkpoint) return CaptureLoad{.mapped = copy->mapped};
     const auto file = world.parts.find(part.path);
     if (file == world.parts.end()) return make_error(Code::NotFound, "no file " + part.path);
     const PartFile& saved = file->second;
-    if (!world.is_whole(part.path) || saved.checkpoint != checkpoint ||
-        saved.snapshot.spec.uuid != vm.uuid || saved.size != part.size ||
-        saved.checksum != part.checksum) {
+    if (!world.is_what_it_says(part) || saved.checkpoint != checkpoint ||
+        saved.snapshot.spec.uuid != vm.uuid) {
       return make_error(Code::FailedPrecondition, "file " + part.path + " is not VM " +
                                                       vm.id.value + "'s part of " +
                                                       checkpoint.value + ", or it is damaged");
@@ -457,7 +465,12 @@ Result<CaptureLoad> SimDriver::load_capture(const VmSpec& vm, const CheckpointId
                                             vm.id.value + ": simulated failure");
     }
     world.load_part(host_, saved);
-    return CaptureLoad{};
+    CaptureLoad load;
+    const auto standby = host.standbys.find(vm.id);
+    load.mapped =
+        part.partner == host_ && standby != host.standbys.end() && standby->second.is_of(part);
+    if (auto* made = world.find_copy(host_, vm.key())) made->mapped = load.mapped;
+    return load;
   });
 }
 

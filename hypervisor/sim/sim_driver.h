@@ -29,6 +29,8 @@ class SimDriver final : public Driver {
   Status drop_capture(const VmKey& vm, const CheckpointId& checkpoint,
                       const std::string& path) override;
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override;
+  Result<std::vector<StandbyAnswer>> keep_standby(
+      const std::vector<CheckpointPart>& parts) override;
   Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                    const CheckpointPart& part) override;
   Result<IncomingEndpoint> prepare_incoming(const MigrationTicket& ticket) override;

@@ -101,6 +101,7 @@ void World::kill(const HostId& id) {
   host.lease = HostLease{};
   ++host.boots;
   host.captures.clear();  // what they wrote lies where it is
+  host.standbys.clear();
   host.dropped.clear();
   while (!host.copies.empty()) {
     const VmId vm = host.copies.begin()->first;
@@ -149,6 +150,7 @@ void World::put_copy(const HostId& host, const std::shared_ptr<Guest>& guest, Co
   if (used(where) > where.model.memory) {
     violate("host " + host.value + " holds more than its memory, with " + guest->spec.id.value);
   }
+  give_way(where, guest->spec.id);
   change_copy(host, guest->spec.id, copy);
 }
 
@@ -330,8 +332,11 @@ void World::violate(const std::string& what) {
 void World::check_books() {
   std::map<VmId, std::set<HostId>> running;
   for (const auto& [id, host] : hosts) {
-    if (used(host) > host.model.memory) violate("host " + id.value + " holds more than its memory");
+    if (used(host) + standby_memory(host) > host.model.memory) {
+      violate("host " + id.value + " holds more than its memory");
+    }
     if (!host.up && !host.copies.empty()) violate("dead host " + id.value + " has copies");
+    if (!host.up && !host.standbys.empty()) violate("dead host " + id.value + " has parts");
     for (const auto& [vm, copy] : host.copies) {
       if (copy.copy == Copy::Running) running[vm].insert(id);
       // What was received in part and never ran may be left behind.

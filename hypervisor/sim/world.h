@@ -79,6 +79,7 @@ struct LocalCopy {
   Copy copy = Copy::Absent;
   bool has_run = false;     // here
   CheckpointId loaded;      // from that checkpoint
+  bool mapped = false;      // and from the host's memory
   int faults_on_entry = 0;  // of the guest's kernel, before it came here
 };
 
@@ -118,6 +119,16 @@ struct Capture {
   }
 };
 
+/// A part that a host keeps in its memory; it outlives the agent.
+struct Standby {
+  std::string path;
+  std::uint64_t checksum = 0;
+  Bytes size;
+  bool is_of(const CheckpointPart& part) const {
+    return path == part.path && checksum == part.checksum && size == part.size;
+  }
+};
+
 /// A template of a host: a file, so it outlives the agent, and the host's death.
 struct SimTemplate {
   Time ready{0};
@@ -151,6 +162,7 @@ struct SimHost {
   std::map<VmId, Arrival> arrivals;
   std::map<VmId, EndedMove> ended;
   std::map<VmId, Capture> captures;
+  std::map<VmId, Standby> standbys;
   std::set<std::pair<VmId, CheckpointId>> dropped;  // no late capture of those
   std::map<std::string, SimTemplate> templates;     // by what they are of
   std::map<std::string, Time> link_sinks;           // by their word, with the end of each
@@ -347,7 +359,13 @@ class World {
   bool is_whole(const std::string& path, bool checked = true) const;
   /// "" if a part can be built on that.
   std::string why_not_on(const CaptureBase& base) const;
+  /// Is the file, with all that it is built on, of the size and the checksum that the part says?
+  bool is_what_it_says(const CheckpointPart& part) const;
   void load_part(const HostId& host, const PartFile& file);
+  std::vector<StandbyAnswer> keep_standby(SimHost& host, const std::vector<CheckpointPart>& wanted);
+  static Bytes standby_memory(const SimHost& host);
+  /// What its copies leave no room for goes, that of this VM last.
+  void give_way(SimHost& host, const VmId& to);
   /// A loaded guest is about to run for the first time.
   /// Whether every rank of that run has a part in the checkpoint.
   bool holds_all(const CheckpointId& checkpoint, const Run& stopped) const;
@@ -394,6 +412,7 @@ class World {
   void make_durable(Capture& capture);
   void reunite(const CheckpointId& checkpoint, const PartFile& file);
   void lose(const std::shared_ptr<Guest>& guest, const HostId& host, EndCause cause);
+  StandbyAnswer keep(SimHost& host, const CheckpointPart& part);
 
   std::optional<Time> due(const Move& move) const;
   void settle(Move& move) const;

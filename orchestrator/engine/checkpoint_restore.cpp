@@ -5,6 +5,7 @@
 
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/spec.h"
+#include "orchestrator/policy/partners.h"
 
 namespace mare::engine {
 namespace {
@@ -64,6 +65,7 @@ bool CheckpointRestore::load() {
   for (const auto& host : request.value("hosts", std::vector<std::string>{})) {
     allowed_.emplace_back(host);
   }
+  eager_ = request.value("eager", false);
   vms_.clear();
   specs_.clear();
   const Status read = store().read([&](const store::Reader& reader) -> Status {
@@ -81,6 +83,9 @@ bool CheckpointRestore::load() {
     return ok_status();
   });
   if (!read) return false;
+  if (eager_) {
+    for (auto& part : checkpoint_.parts) part.partner = {};
+  }
   for (std::size_t i = 0; i < vms_.size(); ++i) {
     auto spec = find_spec(store(), context_.ports.images, settings(), vms_[i]);
     if (!spec) return state() == State::Planned;
@@ -205,8 +210,10 @@ Result<std::vector<HostId>> CheckpointRestore::places(const store::Reader& reade
   for (const auto& one : *reservations) claims.push_back({one.host, one.memory});
   std::vector<Bytes> sizes;
   for (const auto& vm : vms_) sizes.push_back(vm.memory);
+  std::vector<HostId> partners;
+  for (const auto& part : checkpoint_.parts) partners.push_back(part.partner);
   const auto& allowed = allowed_.empty() ? pool->hosts : allowed_;
-  return policy::place_all(policy::rooms(*hosts, *vms, claims, allowed, {}), sizes);
+  return policy::place_preferred(policy::rooms(*hosts, *vms, claims, allowed, {}), sizes, partners);
 }
 
 Status CheckpointRestore::check_places(const store::Reader& reader) const {
@@ -327,14 +334,25 @@ void CheckpointRestore::place() {
 
 // --- Loading
 
+/// How many of the VMs are started from the memory of their hosts; "" for none, and where another
+/// process of mared loaded them.
+std::string CheckpointRestore::from_memory() const {
+  const int mapped = mapped_ ? mapped_->load() : 0;
+  if (mapped == 0) return "";
+  return ", " + std::to_string(mapped) + " of " + std::to_string(vms_.size()) +
+         " from their hosts' memory";
+}
+
 /// `afresh`: what an earlier process began may be half there; none of it has run.
 void CheckpointRestore::load_all(bool afresh) {
-  const auto work = [afresh, id = checkpoint_.id](Driver& driver, const VmSpec& spec,
-                                                  const CheckpointPart& part) -> Status {
+  mapped_ = std::make_shared<std::atomic<int>>(0);
+  const auto work = [afresh, id = checkpoint_.id, mapped = mapped_](
+                        Driver& driver, const VmSpec& spec, const CheckpointPart& part) -> Status {
     if (afresh) {
       if (auto gone = driver.destroy(spec.key()); !gone) return gone;
     }
     auto loaded = driver.load_capture(spec, id, part);
+    if (loaded && loaded->mapped) mapped->fetch_add(1);
     return loaded ? ok_status() : Status(loaded.error());
   };
   call_gang<Status>(on_hosts(work),
@@ -347,7 +365,7 @@ void CheckpointRestore::loaded(const std::vector<Status>& answers) {
   if (!all_well) return after(kTellHostsAgain, [this] { load_all(false); });
   progress(0.8);
   if (leases_are_due()) return after(kLeasesAgain, [this, answers] { loaded(answers); });
-  if (step(Event::Loaded, "all VMs are there")) {
+  if (step(Event::Loaded, "all VMs are there" + from_memory())) {
     watch_hosts();
     resume_all();
   }

@@ -9,6 +9,8 @@
 // checkpoint_restore.cpp: up to the loading. checkpoint_restore_end.cpp: from there on, and back.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +48,7 @@ class CheckpointRestore final : public Task {
   void place();
   void load_all(bool afresh);
   void loaded(const std::vector<Status>& answers);
+  std::string from_memory() const;
   bool leases_are_due() const;
   /// Gives up as soon as a host falls silent; calls to it would be waited for far longer.
   void watch_hosts();
@@ -77,7 +80,9 @@ class CheckpointRestore final : public Task {
   Job job_;
   Checkpoint checkpoint_;
   std::vector<HostId> allowed_;
-  std::vector<Vm> vms_;  // row i is that of rank i
+  bool eager_ = false;
+  std::shared_ptr<std::atomic<int>> mapped_;  // VMs that were started from memory, in this process
+  std::vector<Vm> vms_;                       // row i is that of rank i
   std::vector<VmSpec> specs_;
 };
 

@@ -97,7 +97,7 @@ void CheckpointRestore::done() {
   const WallTime now = clock().wall_now();
   settle();
   finish(to_string(Event::Runs), to_string(State::Done), Outcome::Succeeded,
-         job_.id.value + " goes on from " + checkpoint_.id.value, {},
+         job_.id.value + " goes on from " + checkpoint_.id.value + from_memory(), {},
          [&](store::Transaction& tx) -> Status {
            for (auto vm : vms_) {
              vm.state = VmState::Running;

@@ -18,6 +18,7 @@
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/engine/quotas.h"
 #include "orchestrator/engine/rebalancing.h"
+#include "orchestrator/engine/standby_keeper.h"
 #include "orchestrator/engine/switch_gangs.h"
 #include "orchestrator/engine/task.h"
 #include "orchestrator/engine/templates.h"
@@ -35,6 +36,7 @@ class Engine::Impl {
       : context_{ports, std::move(settings), std::move(after_commit)},
         monitor_(context_),
         keeper_(context_),
+        standbys_(context_),
         autoscaling_(context_),
         auto_spread_(context_),
         rebalancing_(context_) {
@@ -216,6 +218,7 @@ class Engine::Impl {
       beating_ = true;
       monitor_.begin();
       keeper_.beat();
+      standbys_.beat();
       autoscaling_.beat();
       auto_spread_.beat();
       rebalancing_.beat();
@@ -297,6 +300,7 @@ class Engine::Impl {
 
   HostMonitor monitor_;
   CheckpointKeeper keeper_;
+  StandbyKeeper standbys_;
   Autoscaling autoscaling_;
   AutoSpread auto_spread_;
   RebalanceLoop rebalancing_;

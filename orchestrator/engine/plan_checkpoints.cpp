@@ -174,7 +174,11 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const RestartRe
   draft.kind = OperationKind::CheckpointRestore;
   draft.target = request.job.value;
   draft.parent = parent;
-  draft.request = nlohmann::json{{"checkpoint", checkpoint->id.value}, {"hosts", hosts}}.dump();
+  draft.request = nlohmann::json{
+      {"checkpoint", checkpoint->id.value},
+      {"hosts", hosts},
+      {"eager",
+       request.eager}}.dump();
   draft.deadline = context.ports.clock.wall_now() +
                    std::chrono::duration_cast<WallTime>(context.settings.checkpoint_timeout);
   return insert_operation(tx, context.ports.clock, draft);

@@ -146,6 +146,7 @@ struct RestartRequest {
   JobId job;
   std::optional<CheckpointId> checkpoint;  // none: the newest
   std::vector<HostId> hosts;               // limited to these; empty: those of its pool
+  bool eager = false;  // from the files, though a host may have it in its memory
 };
 
 }  // namespace mare::engine

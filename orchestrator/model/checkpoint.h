@@ -42,6 +42,7 @@ struct CheckpointPlan {
   Seconds max_age{0};            // older ones go, but never the last one; 0: of any age
   bool safe_points = false;      // the job announces when its ranks are in a collective
   Seconds safe_point_wait{1};    // then a checkpoint waits for that, at most so long
+  bool partner = false;          // the newest is kept in the memory of partner hosts as well
 };
 
 /// How a checkpoint came to lie as to the collectives of its job.
@@ -73,6 +74,7 @@ struct CheckpointPart {
   std::uint64_t checksum = 0;  // XXH64 of the state
   Bytes written;               // of the file; 0: from a version that wrote the state as it is
   CheckpointId base = {};      // whose part of the VM this one is built on, "" for a full one
+  HostId partner = {};         // that has it in its memory as well, "" for none
   WallTime stopped{0};         // when the VM stood still, by its host's clock
   WallTime resumed{0};         // when it went on
 };

@@ -19,7 +19,8 @@ std::string parts_text(const std::vector<CheckpointPart>& parts) {
                    {"stopped_us", part.stopped.count()},
                    {"resumed_us", part.resumed.count()},
                    {"written_bytes", part.written.count},
-                   {"base", part.base.value}});
+                   {"base", part.base.value},
+                   {"partner", part.partner.value}});
   }
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -37,6 +38,7 @@ CheckpointPart part_from(const json& row) {
   part.resumed = WallTime{row.value("resumed_us", std::int64_t{0})};
   part.written = Bytes{row.value("written_bytes", std::uint64_t{0})};
   part.base = CheckpointId{row.value("base", "")};
+  part.partner = HostId{row.value("partner", "")};
   return part;
 }
 

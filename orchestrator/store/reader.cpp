@@ -148,6 +148,12 @@ Result<std::vector<Job>> Reader::unfinished_jobs_of(const PoolId& pool) const {
                   "job WHERE pool = ? AND state IN ('queued', 'starting', 'running') ORDER BY seq",
                   read_job, {pool.value});
 }
+Result<std::vector<Job>> Reader::jobs_with_partners() const {
+  return all<Job>(db_, kJobColumns,
+                  "job WHERE checkpoint_partner = 1 AND state IN ('queued', 'starting', 'running') "
+                  "ORDER BY seq",
+                  read_job);
+}
 Result<Operation> Reader::operation(const OperationId& id) const {
   return one<Operation>(db_, kOperationColumns, "operation", read_operation, "operation", id.value);
 }

@@ -224,6 +224,7 @@ Job read_job(Statement& row) {
   job.checkpoints.mode = or_else(checkpoint_mode_from(row.text()), CheckpointMode::Full);
   job.checkpoints.chain = row.number();
   job.checkpoints.max_age = Microseconds{row.integer()};
+  job.checkpoints.partner = row.flag();
   return job;
 }
 
@@ -239,6 +240,7 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.safe_point_wait).count());
   to.bind(to_string(job.checkpoints.mode)).bind(job.checkpoints.chain);
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.max_age).count());
+  to.bind(job.checkpoints.partner);
 }
 
 Operation read_operation(Statement& row) {

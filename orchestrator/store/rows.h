@@ -25,7 +25,7 @@ inline constexpr const char* kJobColumns =
     "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
     "created_us, started_us, ended_us, checkpoint_rule, checkpoint_every_us, checkpoints_kept, "
     "restarts, recovery_from, recovery_tries, safe_points, safe_point_wait_us, checkpoint_mode, "
-    "checkpoint_chain, checkpoints_max_age_us";
+    "checkpoint_chain, checkpoints_max_age_us, checkpoint_partner";
 inline constexpr const char* kOperationColumns =
     "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
     "request, "

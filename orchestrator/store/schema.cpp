@@ -168,8 +168,15 @@ constexpr const char* kVersion8 = R"sql(
 CREATE INDEX operation_by_target ON operation(target, kind, seq);
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,
-                            kVersion5, kVersion6, kVersion7, kVersion8};
+// Parts of checkpoints say themselves, in their JSON, who has them in its memory as well.
+constexpr const char* kVersion9 = R"sql(
+ALTER TABLE job ADD COLUMN checkpoint_partner INTEGER NOT NULL DEFAULT 0;
+-- They are looked for once a second.
+CREATE INDEX job_with_partner ON job(state) WHERE checkpoint_partner = 1;
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5,
+                            kVersion6, kVersion7, kVersion8, kVersion9};
 
 }  // namespace
 

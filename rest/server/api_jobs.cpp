@@ -57,8 +57,8 @@ Response take_checkpoint(Api& api, const Call& call) {
 Response restart_job(Api& api, const Call& call) {
   wire::RestartBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(
-      call, api.engine.submit(engine::RestartRequest{job_id(call), body.checkpoint, body.hosts}));
+  return accepted(call, api.engine.submit(engine::RestartRequest{job_id(call), body.checkpoint,
+                                                                 body.hosts, body.eager}));
 }
 
 Response list_checkpoints(const Api& api, const Call& call) {

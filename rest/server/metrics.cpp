@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "orchestrator/model/entities.h"
+#include "rest/wire/checkpoints.h"
 
 namespace mare::rest {
 namespace {
@@ -262,7 +263,7 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
   sample(out, "mare_migration_transferred_bytes_total", "", bytes);
 }
 
-/// The quotient of the two is what incremental and packed parts save.
+/// The quotient of the two sums is what incremental and packed parts save.
 void checkpoints(std::string& out, const std::vector<Checkpoint>& rows) {
   by_state(out, "mare_checkpoints", "Checkpoints by state.", "state", CheckpointState::Dropping,
            rows, [](const Checkpoint& one) { return one.state; });
@@ -280,6 +281,13 @@ void checkpoints(std::string& out, const std::vector<Checkpoint>& rows) {
       [](const Checkpoint& one) { return one.size; });
   sum("mare_checkpoints_file_bytes", "The files that hold them.",
       [](const Checkpoint& one) { return written_by(one); });
+  std::size_t in_memory = 0;
+  for (const auto& one : rows) {
+    if (one.state == CheckpointState::Complete) in_memory += wire::parts_in_memory(one);
+  }
+  const std::string name = "mare_checkpoint_parts_in_memory";
+  head(out, name, "gauge", "Parts of complete checkpoints that a partner host has in its memory.");
+  sample(out, name, "", static_cast<double>(in_memory));
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ void read_checkpoints(ObjectReader& from, CheckpointPlan& plan) {
   }
   const auto age = from.number("checkpoints_max_age_s", false, {60, 10 * 365.0 * 86'400});
   if (age) plan.max_age = Seconds{*age};
+  plan.partner = from.flag("checkpoint_partner", false).value_or(plan.partner);
   if (every) plan.every = Seconds{*every};
   if (!name) {
     if (every) plan.rule = CheckpointRule::Every;
@@ -265,6 +266,7 @@ Json to_json(const JobBody& body) {
   if (body.checkpoints.max_age > Seconds{0}) {
     out["checkpoints_max_age_s"] = body.checkpoints.max_age.count();
   }
+  if (body.checkpoints.partner) out["checkpoint_partner"] = true;
   return out;
 }
 
@@ -289,6 +291,7 @@ Json to_json(const RestartBody& body) {
   for (const auto& host : body.hosts) hosts.push_back(host.value);
   Json out{{"hosts", hosts}};
   if (body.checkpoint) out["checkpoint"] = body.checkpoint->value;
+  if (body.eager) out["eager"] = true;
   return out;
 }
 
@@ -296,6 +299,7 @@ void read(const Json& json, RestartBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   if (auto id = from.text("checkpoint", false, {1, 64})) body.checkpoint = CheckpointId{*id};
   read_hosts(from, body.hosts);
+  body.eager = from.flag("eager", false).value_or(body.eager);
   from.finish();
 }
 

@@ -64,6 +64,7 @@ struct JobBody {
 struct RestartBody {
   std::optional<CheckpointId> checkpoint;  // none: the newest
   std::vector<HostId> hosts;
+  bool eager = false;
 };
 /// For ":spread" and ":pack".
 struct LayoutBody {

@@ -1,12 +1,15 @@
 #include "rest/wire/checkpoints.h"
 
+#include <algorithm>
+
 #include "orchestrator/core/checksum.h"
 #include "rest/wire/time.h"
 
 namespace mare::wire {
 namespace {
 
-Json id_or_null(const CheckpointId& id) {
+template <typename Tag>
+Json id_or_null(const Id<Tag>& id) {
   return id.value.empty() ? Json(nullptr) : Json(id.value);
 }
 
@@ -22,6 +25,7 @@ Json to_json(const Checkpoint& checkpoint) {
              {"size_bytes", part.size.count},
              {"written_bytes", (part.written.count > 0 ? part.written : part.size).count},
              {"base", id_or_null(part.base)},
+             {"partner", id_or_null(part.partner)},
              {"checksum", checksum_text(part.checksum)},
              {"stopped", time_json(part.stopped)},
              {"resumed", time_json(part.resumed)}});
@@ -38,7 +42,14 @@ Json to_json(const Checkpoint& checkpoint) {
               {"safe_point", to_string(checkpoint.safe_point)},
               {"written_bytes", written_by(checkpoint).count},
               {"base", id_or_null(base_of(checkpoint))},
+              {"in_memory", parts_in_memory(checkpoint)},
               {"parts", parts}};
+}
+
+std::size_t parts_in_memory(const Checkpoint& checkpoint) {
+  return static_cast<std::size_t>(
+      std::count_if(checkpoint.parts.begin(), checkpoint.parts.end(),
+                    [](const CheckpointPart& part) { return !part.partner.value.empty(); }));
 }
 
 }  // namespace mare::wire

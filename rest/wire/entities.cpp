@@ -148,6 +148,7 @@ Json to_json(const Job& job) {
               {"checkpoints_max_age_s", job.checkpoints.max_age > Seconds{0}
                                             ? Json(job.checkpoints.max_age.count())
                                             : Json(nullptr)},
+              {"checkpoint_partner", job.checkpoints.partner},
               {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},

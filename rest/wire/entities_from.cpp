@@ -243,6 +243,9 @@ Result<Job> job_from(const Json& json) {
   if (const auto age = from.reader().number("checkpoints_max_age_s", false)) {
     out.checkpoints.max_age = Seconds{*age};
   }
+  if (const auto partner = from.reader().flag("checkpoint_partner", false)) {
+    out.checkpoints.partner = *partner;
+  }
   if (const auto restarts = from.reader().whole("restarts", false)) {
     out.restarts = static_cast<int>(*restarts);
   }

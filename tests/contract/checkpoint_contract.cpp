@@ -281,6 +281,100 @@ TEST_P(DriverContract, APartIsBuiltOnAnotherAndAVmGoesOnFromIt) {
   EXPECT_TRUE(fails_with(at(1).merge_capture(middle, true), Code::NotFound));
 }
 
+TEST_P(DriverContract, AVmGoesOnFromItsPartInMemoryWhereThatIsKept) {
+  const VmSpec made = started(0);
+  Part part(hosts(), 0, made, kFirst);
+  expect_alive(0, made);
+  const double before = count(0, made);
+  if (!part.take()) GTEST_SKIP() << "no captures";
+  CheckpointPart kept = part.kept();
+  kept.partner = hosts().name(1);
+  for (const bool again : {false, true}) {
+    auto answers = at(1).keep_standby({kept});
+    if (!again && !answers && answers.error().code == Code::Unsupported) {
+      GTEST_SKIP() << answers.error().text();
+    }
+    ASSERT_TRUE(is_ok(answers));
+    ASSERT_EQ(answers->size(), 1U);
+    EXPECT_EQ(answers->front().vm, made.id);
+    EXPECT_TRUE(answers->front().kept) << answers->front().why_not;
+    EXPECT_GT(answers->front().memory, Bytes{0});
+  }
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  const auto goes_on = [&](int host, const CheckpointPart& from, bool mapped) {
+    auto loaded = at(host).load_capture(made, kFirst, from);
+    ASSERT_TRUE(is_ok(loaded));
+    EXPECT_EQ(loaded->mapped, mapped) << "on host " << host << ", kept by " << from.partner.value;
+    EXPECT_EQ(copy(host, made), Copy::Paused) << "it stands still";
+    ASSERT_TRUE(is_ok(at(host).resume(made.key())));
+    EXPECT_TRUE(wait_until([&] { return count(host, made) >= before; }, kSoon)) << "it began anew";
+    expect_only_copy(host, made);
+    ASSERT_TRUE(is_ok(at(host).destroy(made.key())));
+  };
+  goes_on(1, kept, true);
+  goes_on(1, kept, true);  // what the first one wrote since is not in it
+  goes_on(0, kept, false);
+  CheckpointPart from_file = kept;
+  from_file.partner = {};
+  goes_on(1, from_file, false);
+  auto none = at(1).keep_standby({});
+  ASSERT_TRUE(is_ok(none));
+  EXPECT_TRUE(none->empty());
+  goes_on(1, kept, false);
+}
+
+TEST_P(DriverContract, ANewerPartTakesThePlaceOfTheOneInMemory) {
+  const VmSpec made = started(0);
+  Part first(hosts(), 0, made, kFirst);
+  if (!first.take()) GTEST_SKIP() << "no captures";
+  CheckpointPart older = first.kept();
+  older.partner = hosts().name(1);
+  CheckpointPart absent = older;
+  absent.vm = VmId{made.id.value + "-none"};
+  absent.uuid = other_incarnation(made).uuid;
+  absent.path = hosts().new_file();
+  auto answers = at(1).keep_standby({absent, older});
+  if (!answers && answers.error().code == Code::Unsupported) {
+    GTEST_SKIP() << answers.error().text();
+  }
+  ASSERT_TRUE(is_ok(answers));
+  ASSERT_EQ(answers->size(), 2U);
+  EXPECT_EQ(answers->front().vm, absent.vm);
+  EXPECT_FALSE(answers->front().kept) << "there is no such file";
+  EXPECT_FALSE(answers->front().why_not.empty());
+  EXPECT_TRUE(answers->back().kept) << answers->back().why_not;
+  expect_alive(0, made);
+  const double before = count(0, made);
+  Part second(hosts(), 0, made, kSecond);
+  second.build_on(older);
+  ASSERT_TRUE(second.take());
+  CheckpointPart newer = second.kept();
+  newer.partner = hosts().name(1);
+  CheckpointPart other = newer;
+  ++other.checksum;
+  answers = at(1).keep_standby({other});
+  ASSERT_TRUE(is_ok(answers));
+  ASSERT_EQ(answers->size(), 1U);
+  EXPECT_FALSE(answers->front().kept) << "the file is another one";
+  answers = at(1).keep_standby({newer});
+  ASSERT_TRUE(is_ok(answers));
+  ASSERT_EQ(answers->size(), 1U);
+  EXPECT_TRUE(answers->front().kept) << answers->front().why_not;
+  ASSERT_TRUE(is_ok(at(0).destroy(made.key())));
+  auto loaded = at(1).load_capture(made, kFirst, older);
+  ASSERT_TRUE(is_ok(loaded));
+  EXPECT_FALSE(loaded->mapped) << "it was forgotten for the newer one";
+  ASSERT_TRUE(is_ok(at(1).destroy(made.key())));
+  loaded = at(1).load_capture(made, kSecond, newer);
+  ASSERT_TRUE(is_ok(loaded));
+  EXPECT_TRUE(loaded->mapped);
+  ASSERT_TRUE(is_ok(at(1).resume(made.key())));
+  EXPECT_TRUE(wait_until([&] { return count(1, made) >= before; }, kSoon)) << "it began anew";
+  expect_only_copy(1, made);
+  EXPECT_TRUE(is_ok(at(1).keep_standby({})));
+  expect_alive(1, made);
+}
+
 TEST_P(DriverContract, OnAPartThatIsGoneOrAnotherNothingIsBuilt) {
   const VmSpec made = started(0);
   Part first(hosts(), 0, made, kFirst);

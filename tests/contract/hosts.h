@@ -28,6 +28,8 @@ class Hosts {
   virtual ~Hosts() = default;
 
   virtual Driver& driver(int host) = 0;
+  /// What that driver takes for the name of its host.
+  virtual HostId name(int host) const = 0;
   /// A VM with a name and a uuid of its own; not started.
   virtual VmSpec vm(const GuestPlan& plan) = 0;
   /// What VMs with the same plan as this one can be clones of.

@@ -36,6 +36,7 @@ class LabHosts : public Hosts {
   LabHosts(Lab lab, std::string kernel);
   ~LabHosts() override;
 
+  HostId name(int index) const override { return HostId{host(index).name}; }
   VmSpec vm(const GuestPlan& plan) override;
   TemplateSpec template_of(const VmSpec& vm) override;
   std::string new_file() override;

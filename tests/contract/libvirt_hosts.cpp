@@ -83,6 +83,7 @@ class LibvirtHosts : public LabHosts {
     options.deadman_file = memory_of_templates() + "/" + options.host_name + ".deadman";
     options.emulator = MARE_EMULATOR;
     options.template_memory = memory_of_templates() + "/" + options.host_name;
+    options.standby_memory = options.template_memory + "-standbys";
     auto& announcer = announcers_.at(static_cast<std::size_t>(index));
     announcer = std::make_unique<CountingAnnouncer>(clock());
     auto made = libvirt::make_driver(options, *announcer, clock(), log());

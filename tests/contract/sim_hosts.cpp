@@ -21,6 +21,7 @@ class SimHosts final : public Hosts {
   }
 
   Driver& driver(int host) override { return *drivers_.at(static_cast<std::size_t>(host)); }
+  HostId name(int host) const override { return id(host); }
   VmSpec vm(const GuestPlan& plan) override {
     ++made_;
     VmSpec spec;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import unittest
 
@@ -97,6 +98,42 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual([one["outcome"] for one in self.recoveries(job)], ["succeeded"])
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
+
+    def in_memory(self, job: MigTest) -> Json:
+        """A checkpoint that has just come to be in the memory of partner hosts, all of it."""
+        before = {one["id"] for one in self.complete(job)}
+
+        def look() -> Json | None:
+            newest = self.complete(job)[0]
+            return newest if newest["id"] not in before and newest["in_memory"] == len(newest["parts"]) else None
+
+        return wait_until(look, f"a new checkpoint of {job.id} is in memory", period_s=0.2)
+
+    def test_a_host_is_killed_and_the_vms_go_on_from_the_memory_of_others(self) -> None:
+        job = self.submitted(checkpoint_partner=True)
+        kept = self.in_memory(job)
+        where = {part["vm"]: part["partner"] for part in kept["parts"]}
+        for vm, partner in where.items():
+            self.assertNotEqual(self.cluster.host_of(vm), partner)
+        host = self.cluster.host_of(job.vms()[1])
+        self.cluster.kill_agent(host)
+        self.cluster.kill_qemus(host)
+        wait_until(lambda: job.row()["restarts"] == 1, f"{job.id} is put back", period_s=0.3)
+        # Another one may have read the part of a VM whose partner this host was, while it was fenced.
+        here = [vm for vm, partner in where.items() if partner != host]
+        (restore,) = [one for one in self.cluster.items("operations?kind=checkpoint.restore") if one["target"] == job.id]
+        found = re.search(rf"{kept['id']}, (\d) of 3 from their hosts' memory", restore["reason"])
+        self.assertTrue(found and int(found[1]) >= len(here), restore["reason"])
+        for vm in here:
+            self.assertEqual(self.cluster.host_of(vm), where[vm])
+        self.cluster.start_agent(host)
+        self.cluster.wait_health(host, "up")
+        # They are VMs as any others: they can be captured, and moved.
+        again = self.in_memory(job)
+        self.assertIsNotNone(again["parts"][0]["base"], again)
+        to = next(one for one in self.cluster.hosts if one != self.cluster.host_of(here[0]))
+        self.cluster.migrate(here[0], to, strategy="post-copy")
+        self.assert_back(job)
 
     def evacuate(self, host: str, within_s: int) -> list[Json]:
         """What came of its VMs. The host then dies, as was foretold."""

@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
+#include "rest/server/metrics.h"
 #include "tests/rest/rest_world.h"
 #include "tests/rest/schema.h"
 
@@ -70,16 +74,20 @@ TEST_F(CheckpointApi, OneIsTakenListedAndGoneBackTo) {
   EXPECT_EQ(all[1]["safe_point"], "not-asked");
   EXPECT_GT(all[1]["pause_ms"].get<double>(), 0);
   EXPECT_TRUE(all[1]["base"].is_null());
+  EXPECT_EQ(all[0]["in_memory"], 0);
+  EXPECT_TRUE(all[0]["parts"][0]["partner"].is_null());
   EXPECT_EQ(all[0]["base"], "ck-1");
   EXPECT_LT(all[0]["written_bytes"].get<double>(), all[1]["written_bytes"].get<double>());
   const std::string metrics = world.get("/metrics").body;
   EXPECT_THAT(metrics, HasSubstr("mare_checkpoints{state=\"complete\"} 2\n"));
   EXPECT_THAT(metrics, HasSubstr("mare_checkpoints_file_bytes "));
+  EXPECT_THAT(metrics, HasSubstr("mare_checkpoint_parts_in_memory 0\n")) << "it was not asked for";
   const Json first = get("listCheckpoints", "jobs/" + job + "/checkpoints?limit=1");
   EXPECT_EQ(first["items"].size(), 1U);
   EXPECT_EQ(first["next_page_token"], "ck-2");
 
-  const Json back = world.finish(restart(job, R"({"checkpoint":"ck-1","hosts":["h1","h2"]})"));
+  const Json back =
+      world.finish(restart(job, R"({"checkpoint":"ck-1","hosts":["h1","h2"],"eager":true})"));
   EXPECT_EQ(back["kind"], "checkpoint.restore");
   EXPECT_THAT(back["reason"].get<std::string>(), HasSubstr("ck-1"));
   EXPECT_EQ(get("getJob", "jobs/" + job)["restarts"], 1);
@@ -90,7 +98,8 @@ TEST_F(CheckpointApi, OneIsTakenListedAndGoneBackTo) {
 TEST_F(CheckpointApi, AJobTellsItsPlan) {
   const std::string job =
       running_job(R"(,"checkpoint_every_s":1.5,"checkpoints_kept":3,"checkpoint_mode":"full",)"
-                  R"("checkpoint_chain":4,"checkpoints_max_age_s":3600)");
+                  R"("checkpoint_chain":4,"checkpoints_max_age_s":3600,)"
+                  R"("checkpoint_partner":true)");
   const Json shown = get("getJob", "jobs/" + job);
   EXPECT_EQ(shown["checkpoint_rule"], "every");
   EXPECT_EQ(shown["checkpoint_every_s"], 1.5);
@@ -98,6 +107,7 @@ TEST_F(CheckpointApi, AJobTellsItsPlan) {
   EXPECT_EQ(shown["checkpoint_mode"], "full");
   EXPECT_EQ(shown["checkpoint_chain"], 4);
   EXPECT_EQ(shown["checkpoints_max_age_s"], 3600);
+  EXPECT_EQ(shown["checkpoint_partner"], true);
   EXPECT_EQ(shown["restarts"], 0);
   EXPECT_EQ(shown["safe_points"], false);
   EXPECT_TRUE(shown["safe_point_wait_s"].is_null());
@@ -137,6 +147,7 @@ TEST_F(CheckpointApi, WhatCanNotBeIsRefusedWithTheReason) {
   EXPECT_EQ(nowhere.status, 404);
   EXPECT_THAT(nowhere.body, HasSubstr("h7"));
   EXPECT_EQ(restart(job, R"({"from":"ck-1"})").status, 400);
+  EXPECT_EQ(restart(job, R"({"eager":1})").status, 400);
   EXPECT_EQ(
       described("listCheckpoints", world.get("/api/v1/jobs/" + job + "/checkpoints?state=complete"))
           .status,
@@ -160,6 +171,32 @@ TEST_F(CheckpointApi, AWrongPlanIsRefusedMemberByMember) {
   EXPECT_THAT(refused(R"(,"safe_points":true,"safe_point_wait_s":90)"),
               HasSubstr("/safe_point_wait_s"));
   EXPECT_THAT(refused(R"(,"safe_point_wait_s":2)"), HasSubstr("safe_points"));
+  EXPECT_THAT(refused(R"(,"checkpoint_partner":1)"), HasSubstr("/checkpoint_partner"));
+}
+
+TEST(CheckpointMetrics, PartsInMemoryAreThoseOfCompleteCheckpoints) {
+  std::string directory = testing::TempDir() + "mare-metrics-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  {
+    auto store = store::Store::open(directory + "/mare.db");
+    ASSERT_TRUE(store) << store.error().text();
+    Checkpoint one;
+    one.id = CheckpointId{"ck-1"};
+    one.job = JobId{"job-1"};
+    one.state = CheckpointState::Complete;
+    one.parts.resize(3);
+    one.parts[0].partner = one.parts[2].partner = HostId{"h2"};
+    Checkpoint going = one;
+    going.id = CheckpointId{"ck-2"};
+    going.state = CheckpointState::Dropping;
+    for (const auto& row : {one, going}) {
+      ASSERT_TRUE((*store)->write([&](store::Transaction& tx) { return tx.put(row); }));
+    }
+    const auto metrics = rest::store_metrics(**store);
+    ASSERT_TRUE(metrics) << metrics.error().text();
+    EXPECT_THAT(*metrics, HasSubstr("mare_checkpoint_parts_in_memory 2\n"));
+  }
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

@@ -209,6 +209,7 @@ class Campaign {
       if (rng_.chance(0.3)) request.checkpoints.mode = CheckpointMode::Full;
       request.checkpoints.chain = static_cast<int>(1 + rng_.below(4));
       if (rng_.chance(0.3)) request.checkpoints.max_age = Seconds{60};
+      request.checkpoints.partner = rng_.chance(0.3);
     }
     request.ranks = static_cast<int>(1 + rng_.below(static_cast<std::uint64_t>(pool->size)));
     submit(request);

@@ -322,6 +322,115 @@ TEST_F(World, ARequestThatCanNotBeGrantedNamesItsField) {
   EXPECT_EQ(refused(policy), "bandwidth_limit_bytes_per_s");
 }
 
+/// A host that mared does not know, with parts of VMs that were there.
+class StandbyWorld : public World {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(world.cluster.add_host(host, {.memory = mebibytes(448)}));
+    driver = sim::make_sim_driver(world.cluster, host);
+  }
+  /// Takes 192 MiB there, and its part 128.
+  static VmSpec spec(int index) {
+    VmSpec vm;
+    vm.id = VmId{"by-hand-" + std::to_string(index)};
+    vm.uuid = "uuid-" + std::to_string(index);
+    vm.memory = mebibytes(128);
+    return vm;
+  }
+  /// Of a VM that is gone since.
+  CheckpointPart part_of(int index) {
+    const VmSpec made = spec(index);
+    EXPECT_TRUE(driver->start(made));
+    CaptureTicket ticket;
+    ticket.checkpoint = checkpoint;
+    ticket.vm = made.key();
+    ticket.path = "/ck/" + made.id.value;
+    EXPECT_TRUE(driver->begin_capture(ticket));
+    world.play(2s);
+    auto durable = driver->release_capture(made.key(), checkpoint);
+    EXPECT_TRUE(durable);
+    CheckpointPart part;
+    if (!durable) return part;
+    EXPECT_EQ(durable->phase, CapturePhase::Durable);
+    part.vm = made.id;
+    part.uuid = made.uuid;
+    part.path = ticket.path;
+    part.size = durable->size;
+    part.checksum = durable->checksum;
+    part.partner = host;
+    EXPECT_TRUE(driver->destroy(made.key()));
+    return part;
+  }
+  /// Why each is not kept, "" if it is.
+  std::vector<std::string> keep(const std::vector<CheckpointPart>& parts) {
+    auto answers = driver->keep_standby(parts);
+    EXPECT_TRUE(answers);
+    std::vector<std::string> why_not;
+    if (!answers) return why_not;
+    for (const auto& one : *answers) {
+      EXPECT_EQ(one.kept, one.why_not.empty());
+      EXPECT_EQ(one.memory, one.kept ? mebibytes(128) : Bytes{});
+      why_not.push_back(one.why_not);
+    }
+    return why_not;
+  }
+  bool loads_mapped(const CheckpointPart& part, int index) {
+    auto loaded = driver->load_capture(spec(index), checkpoint, part);
+    EXPECT_TRUE(loaded.ok()) << (loaded ? "" : loaded.error().text());
+    return loaded && loaded->mapped;
+  }
+  std::vector<std::string> standbys() const { return world.cluster.standbys(host); }
+
+  const HostId host{"aside"};
+  const CheckpointId checkpoint{"ck-by-hand"};
+  std::unique_ptr<Driver> driver;
+};
+
+TEST_F(StandbyWorld, PartsTakeWhatVmsLeaveAndGiveWayToThem) {
+  std::vector<CheckpointPart> parts;
+  for (int i = 0; i < 4; ++i) parts.push_back(part_of(i));
+  const std::vector<std::string> three{parts[0].path, parts[1].path, parts[2].path};
+  for (int time = 0; time < 2; ++time) {
+    const auto why_not = keep(parts);
+    ASSERT_EQ(why_not.size(), 4U);
+    EXPECT_TRUE(why_not[3].starts_with("no room")) << why_not[3];
+    EXPECT_EQ(standbys(), three) << "twice is as good as once";
+  }
+  ASSERT_TRUE(driver->start(spec(9)));
+  EXPECT_EQ(standbys(), (std::vector<std::string>{parts[1].path, parts[2].path}));
+  EXPECT_EQ(keep({parts[2]}), (std::vector<std::string>{""}));
+  EXPECT_EQ(standbys(), (std::vector<std::string>{parts[2].path}));
+  EXPECT_FALSE(loads_mapped(parts[2], 2)) << "there is no room for it beside its own VM";
+  EXPECT_TRUE(standbys().empty());
+  ASSERT_TRUE(driver->destroy(spec(9).key()));
+  ASSERT_TRUE(driver->destroy(spec(2).key()));
+  EXPECT_EQ(keep({parts[2]}), (std::vector<std::string>{""}));
+  EXPECT_TRUE(loads_mapped(parts[2], 2));
+  EXPECT_TRUE(loads_mapped(parts[2], 2)) << "asked again";
+  EXPECT_EQ(standbys(), (std::vector<std::string>{parts[2].path}));
+}
+
+TEST_F(StandbyWorld, PartsOutliveTheAgentAndNotTheHost) {
+  const CheckpointPart part = part_of(0);
+  EXPECT_EQ(keep({part}), (std::vector<std::string>{""}));
+  ASSERT_TRUE(world.cluster.restart_agent(host, 1s));
+  world.play(2s);
+  EXPECT_EQ(standbys().size(), 1U);
+  EXPECT_TRUE(loads_mapped(part, 0));
+  ASSERT_TRUE(world.cluster.kill_host(host));
+  EXPECT_TRUE(standbys().empty());
+  ASSERT_TRUE(world.cluster.boot_host(host));
+  EXPECT_FALSE(loads_mapped(part, 0));
+  EXPECT_EQ(keep({part}), (std::vector<std::string>{""}));
+  ASSERT_TRUE(world.cluster.damage_file(part.path));
+  EXPECT_NE(keep({part}), (std::vector<std::string>{""}));
+  EXPECT_TRUE(standbys().empty());
+  ASSERT_TRUE(world.cluster.add_host(HostId{"older"}, {.standby = false}));
+  auto older = sim::make_sim_driver(world.cluster, HostId{"older"})->keep_standby({part});
+  ASSERT_FALSE(older);
+  EXPECT_EQ(older.error().code, Code::Unsupported);
+}
+
 TEST_F(World, DeletingThePoolLeavesNothing) {
   make_pool(2);
   const auto gone = done(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, false}));

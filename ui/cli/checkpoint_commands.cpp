@@ -32,12 +32,14 @@ struct RestartOptions {
   std::string job;
   std::string checkpoint;
   std::vector<std::string> hosts;
+  bool eager = false;
 };
 
 int restart_job(Session& session, const RestartOptions& options) {
   wire::RestartBody body;
   if (!options.checkpoint.empty()) body.checkpoint = CheckpointId{options.checkpoint};
   for (const auto& host : options.hosts) body.hosts.emplace_back(host);
+  body.eager = options.eager;
   auto operation = session.post(api({"jobs", options.job}) + ":restart", wire::to_json(body));
   if (!operation) return session.fail(operation.error());
   Follow follow;
@@ -102,6 +104,9 @@ void add_checkpoint_options(CLI::App& submit, CheckpointPlan& plan) {
                   "So many incremental ones on a full one at most")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
+  submit.add_flag("--checkpoint-partner", plan.partner,
+                  "Keep the newest checkpoint in the memory of partner hosts as well: a restart "
+                  "there begins at once");
 }
 
 void add_checkpoint_commands(CLI::App& job, Action& action) {
@@ -126,8 +131,11 @@ void add_checkpoint_commands(CLI::App& job, Action& action) {
   restart->add_option("--hosts", options->hosts, "Only there; else where its pool may be")
       ->delimiter(',')
       ->type_name("HOST,...");
+  restart->add_flag("--eager", options->eager,
+                    "Read all memory from the files first, though a partner host may have it");
   restart->footer(
       "What the job did since is undone; files that it wrote stay as they are.\n"
+      "On hosts that have it in their memory it goes on at once, unless --eager.\n"
       "Example: mare job restart job-1 --checkpoint ck-3 --hosts h2,h3");
   restart->callback([&action, options] {
     action = [options](Session& session) { return restart_job(session, *options); };

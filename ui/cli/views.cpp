@@ -55,16 +55,23 @@ std::string downtime(const Json& migration, const char* name) {
   const auto value = number(member(migration, "downtime_ms"), name);
   return value ? human_ms(*value) : std::string{};
 }
-/// "every 1m 0s, 2 kept, incremental", "optimal, 2 kept, full", "never".
+/// "every 1m 0s, 2 kept, incremental, also in memory", "optimal, 2 kept, full", "never".
 std::string checkpoint_rule(const Json& job) {
   const std::string rule = text(job, "checkpoint_rule");
   const auto wait = number(job, "safe_point_wait_s");
-  const std::string at = wait ? ", at safe points within " + human_ms(*wait * 1000) : "";
+  const std::string at = std::string(flag(job, "checkpoint_partner") ? ", also in memory" : "") +
+                         (wait ? ", at safe points within " + human_ms(*wait * 1000) : "");
   if (rule.empty() || rule == "never") return rule + at;
   const auto every = number(job, "checkpoint_every_s");
   return rule + (every ? " " + human_ms(*every * 1000) : "") + ", " +
          text(job, "checkpoints_kept") + " kept" +
          (text(job, "checkpoint_mode").empty() ? "" : ", " + text(job, "checkpoint_mode")) + at;
+}
+/// "2/3": parts that a partner host has, of all; "" for none, and of an older server.
+std::string parts_in_memory(const Json& checkpoint) {
+  const auto kept = number(checkpoint, "in_memory");
+  if (!kept || *kept < 1) return {};
+  return text(checkpoint, "in_memory") + "/" + std::to_string(member(checkpoint, "parts").size());
 }
 std::string outcome_or_state(const Json& o) {
   const std::string outcome = text(o, "outcome");
@@ -188,6 +195,7 @@ Columns checkpoint_columns(WallTime now) {
           {"PAUSE", ms("pause_ms"), Shown::Always, true},
           {"SKEW", ms("skew_ms"), Shown::Always, true},
           {"SAFE POINT", plain("safe_point"), Shown::Wide},
+          {"IN MEMORY", parts_in_memory, Shown::Wide, true},
           {"BEGAN", moment("began"), Shown::Wide},
           {"COMPLETED", moment("completed"), Shown::Wide},
           {"OPERATION", plain("operation"), Shown::Wide}};

@@ -122,6 +122,7 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
             "--memory-mib", str(plan.memory_mib), "--state-dir",
             str(plan.host_directory(host) / "agent"),
             "--template-memory", str(memory_directory(plan.directory) / host),
+            "--standby-memory", str(memory_directory(plan.directory) / f"{host}.standbys"),
             "--deadman-file", str(memory_directory(plan.directory) / f"{host}.deadman"),
             "--ca", str(pki / "ca.pem"), "--cert", str(pki / f"{host}.pem"), "--key",
             str(pki / f"{host}.key")] + (["--migration-tls"] if plan.migration_tls else [])

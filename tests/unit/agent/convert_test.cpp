@@ -74,6 +74,8 @@ TEST(Convert, EveryField) {
   expect_round_trip(full_lease_answer());
   expect_round_trip(full_capture());
   expect_round_trip(full_part());
+  expect_round_trip(full_load());
+  expect_round_trip(full_standby());
 }
 
 TEST(Convert, AbsentIsNotZero) {

@@ -25,7 +25,8 @@ class FakeDriver final : public Driver {
   LinkMeasurement link_answer;
   CaptureStatus capture_answer;
   Bytes merge_answer{91};
-  CaptureLoad load_answer{Microseconds{92}, Microseconds{93}};
+  CaptureLoad load_answer;
+  std::vector<StandbyAnswer> standby_answer;
   LeaseAnswer lease_answer;
   TemplateStatus template_answer;
   /// Called first in every call, outside the mutex, with the method's name.
@@ -44,6 +45,7 @@ class FakeDriver final : public Driver {
   LeaseTicket lease_ticket;
   CheckpointId checkpoint;
   CheckpointPart part;
+  std::vector<CheckpointPart> parts;
 
   Result<HostFacts> facts() override {
     return answer("facts", [&] { return facts_answer; });
@@ -100,6 +102,10 @@ class FakeDriver final : public Driver {
   }
   Result<Bytes> merge_capture(const CheckpointPart& which, bool packed) override {
     return answer("merge_capture", [&] { return part = which, flag = packed, merge_answer; });
+  }
+  Result<std::vector<StandbyAnswer>> keep_standby(
+      const std::vector<CheckpointPart>& which) override {
+    return answer("keep_standby", [&] { return parts = which, standby_answer; });
   }
   Result<LeaseAnswer> renew_lease(const LeaseTicket& with) override {
     return answer("renew_lease", [&] { return lease_ticket = with, lease_answer; });

@@ -124,6 +124,7 @@ TEST_F(Remote, WhatAForecastNeeds) {
 
 TEST_F(Remote, WhatACheckpointNeeds) {
   fake_.capture_answer = full_capture();
+  fake_.load_answer = full_load();
   const CheckpointId id{"ck-8"};
   const auto ready = driver_->prepare_capture(full_capture_ticket());
   ASSERT_TRUE(ready.ok()) << ready.error().text();
@@ -150,8 +151,7 @@ TEST_F(Remote, WhatACheckpointNeeds) {
   fake_.checkpoint = {};
   const auto loaded = driver_->load_capture(full_spec(), id, full_part());
   ASSERT_TRUE(loaded.ok()) << loaded.error().text();
-  EXPECT_EQ(loaded->reading, Microseconds{92});
-  EXPECT_EQ(loaded->restoring, Microseconds{93});
+  EXPECT_TRUE(same(*loaded, full_load()));
   EXPECT_TRUE(same(fake_.spec, full_spec()));
   EXPECT_TRUE(same(fake_.part, full_part()));
   EXPECT_EQ(fake_.checkpoint, id);
@@ -165,6 +165,51 @@ TEST_F(Remote, WhatACheckpointNeeds) {
       fake_.take_calls(),
       (std::vector<std::string>{"prepare_capture", "begin_capture", "capture", "release_capture",
                                 "drop_capture", "load_capture", "merge_capture"}));
+}
+
+TEST_F(Remote, WhatIsKeptInMemory) {
+  const StandbyAnswer refused{VmId{"demo-5"}, false, Bytes{}, "no room"};
+  fake_.standby_answer = {full_standby(), refused};
+  const auto kept = driver_->keep_standby({full_part(), CheckpointPart{}});
+  ASSERT_TRUE(kept.ok()) << kept.error().text();
+  ASSERT_EQ(kept->size(), 2U);
+  EXPECT_TRUE(same((*kept)[0], full_standby()));
+  EXPECT_TRUE(same((*kept)[1], refused));
+  ASSERT_EQ(fake_.parts.size(), 2U);
+  EXPECT_TRUE(same(fake_.parts[0], full_part()));
+  EXPECT_TRUE(same(fake_.parts[1], CheckpointPart{}));
+  fake_.standby_answer.clear();
+  const auto none = driver_->keep_standby({});
+  ASSERT_TRUE(none.ok()) << none.error().text();
+  EXPECT_TRUE(none->empty());
+  EXPECT_TRUE(fake_.parts.empty());
+  fake_.error = Error{Code::Unsupported, "QEMU is too old \xff", "", "install a newer one"};
+  const auto error = driver_->keep_standby({full_part()}).error();
+  EXPECT_EQ(error.code, Code::Unsupported);
+  EXPECT_EQ(error.message, fake_.error->message);
+  EXPECT_EQ(error.remedy, "install a newer one");
+  EXPECT_EQ(fake_.take_calls(), (std::vector<std::string>(3, "keep_standby")));
+}
+
+TEST_F(Remote, ACallThatAnOlderAgentDoesNotKnowIsUnsupported) {
+  pb::Agent::Service older;  // knows none
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&older);
+  const auto server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  remote::RemoteOptions options;
+  options.name = "h1";
+  options.address = "127.0.0.1:" + std::to_string(port);
+  options.insecure = true;
+  auto driver = remote::make_remote_driver(options, clock_, log_);
+  ASSERT_TRUE(driver.ok()) << driver.error().text();
+  for (const Error& error : {(*driver)->keep_standby({full_part()}).error(),
+                             (*driver)->prepare_capture(full_capture_ticket()).error()}) {
+    EXPECT_EQ(error.code, Code::Unsupported) << error.text();
+    EXPECT_NE(error.message.find("does not know this call"), std::string::npos) << error.text();
+  }
 }
 
 TEST_F(Remote, WhatALeaseNeeds) {

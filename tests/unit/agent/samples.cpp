@@ -310,7 +310,16 @@ CheckpointPart full_part() {
   part.resumed = WallTime{83};
   part.written = Bytes{84};
   part.base = CheckpointId{"ck-4"};
+  part.partner = HostId{"h8"};
   return part;
+}
+
+CaptureLoad full_load() {
+  return {Microseconds{92}, Microseconds{93}, true};
+}
+
+StandbyAnswer full_standby() {
+  return {VmId{"demo-4"}, true, Bytes{94}, "no room \xff"};
 }
 
 bool same(const CaptureTicket& a, const CaptureTicket& b) {
@@ -347,10 +356,20 @@ bool same(const LeaseAnswer& a, const LeaseAnswer& b) {
 }
 
 bool same(const CheckpointPart& a, const CheckpointPart& b) {
-  const auto& [vm, uuid, host, path, size, checksum, written, base, stopped, resumed] = a;
-  return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed, written, base) ==
+  const auto& [vm, uuid, host, path, size, checksum, written, base, partner, stopped, resumed] = a;
+  return std::tie(vm, uuid, host, path, size, checksum, stopped, resumed, written, base, partner) ==
          std::tie(b.vm, b.uuid, b.host, b.path, b.size, b.checksum, b.stopped, b.resumed, b.written,
-                  b.base);
+                  b.base, b.partner);
+}
+
+bool same(const CaptureLoad& a, const CaptureLoad& b) {
+  const auto& [reading, restoring, mapped] = a;
+  return std::tie(reading, restoring, mapped) == std::tie(b.reading, b.restoring, b.mapped);
+}
+
+bool same(const StandbyAnswer& a, const StandbyAnswer& b) {
+  const auto& [vm, kept, memory, why_not] = a;
+  return std::tie(vm, kept, memory, why_not) == std::tie(b.vm, b.kept, b.memory, b.why_not);
 }
 
 }  // namespace mare::agent::test

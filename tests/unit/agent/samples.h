@@ -23,6 +23,8 @@ LeaseTicket full_lease_ticket();
 LeaseAnswer full_lease_answer();
 CaptureStatus full_capture();
 CheckpointPart full_part();
+CaptureLoad full_load();
+StandbyAnswer full_standby();
 
 bool same(const VmKey& a, const VmKey& b);
 bool same(const VmSpec& a, const VmSpec& b);
@@ -42,5 +44,7 @@ bool same(const CaptureStatus& a, const CaptureStatus& b);
 bool same(const LeaseTicket& a, const LeaseTicket& b);
 bool same(const LeaseAnswer& a, const LeaseAnswer& b);
 bool same(const CheckpointPart& a, const CheckpointPart& b);
+bool same(const CaptureLoad& a, const CaptureLoad& b);
+bool same(const StandbyAnswer& a, const StandbyAnswer& b);
 
 }  // namespace mare::agent::test

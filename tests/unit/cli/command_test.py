@@ -562,6 +562,15 @@ class Jobs(CommandTest):
         for wrong in (["--safe-point-wait", "2s"], ["--safe-points", "--safe-point-wait", "soon"]):
             self.assertIn("safe-point", self.mare("job", "submit", "demo", *wrong, "--", "p", code=2).stderr)
 
+    def test_partners_are_asked_for_with_and_without_a_rule(self) -> None:
+        self.submit(state="queued", checkpoint_rule="never", checkpoint_partner=True)
+        for words, told in ((["--checkpoint-partner"], ("never", True)), ([], ("never", None)),
+                            (["--checkpoint-every", "60s", "--checkpoint-partner"], ("every", True))):
+            self.mare("job", "submit", "demo", *words, "--", "prog")
+            body = self.sent("POST")[-1][1]
+            self.assertEqual((body["checkpoint_rule"], body.get("checkpoint_partner")), told)
+        self.assertIn("never, also in memory", self.mare("job", "show", "job-1").stdout)
+
     def test_checkpoint_restart_and_list(self) -> None:
         done = {**operation("succeeded"), "target": "job-1"}
         self.server.on("POST", "/jobs/job-1:checkpoint", {**done, "kind": "checkpoint.take",
@@ -572,15 +581,23 @@ class Jobs(CommandTest):
         self.server.on("GET", "/jobs/job-1/checkpoints",
                        {"items": [{"id": "ck-2", "state": "complete", "size_bytes": 402653184, "pause_ms": 62.5,
                                    "written_bytes": 7340032, "base": "ck-1",
-                                   "skew_ms": 4.1, "safe_point": "missed"}], "next_page_token": None})
+                                   "skew_ms": 4.1, "safe_point": "missed", "in_memory": 2, "parts": [{}, {}, {}]},
+                                  {"id": "ck-1", "state": "complete", "in_memory": 0, "parts": [{}]}],
+                        "next_page_token": None})
         self.assertIn("job-1 is complete", self.mare("job", "checkpoint", "job-1").stderr)
         self.mare("job", "restart", "job-1", "--checkpoint", "ck-1", "--hosts", "h2,h3")
         self.assertEqual(self.sent("POST")[-1], ("/api/v1/jobs/job-1:restart",
                                                  {"checkpoint": "ck-1", "hosts": ["h2", "h3"]}))
+        self.mare("job", "restart", "job-1", "--eager")
+        self.assertEqual(self.sent("POST")[-1][1], {"hosts": [], "eager": True})
         table = self.mare("job", "checkpoints", "job-1").stdout
         for word in ("ck-2", "complete", "384 MiB", "7 MiB", "ck-1", "62.5 ms", "4.10 ms"):
             self.assertIn(word, table)
-        self.assertIn("missed", self.mare("job", "checkpoints", "job-1", "-o", "wide").stdout)
+        self.assertNotIn("2/3", table)
+        wide = self.mare("job", "checkpoints", "job-1", "-o", "wide").stdout
+        for word in ("missed", "IN MEMORY", "2/3"):
+            self.assertIn(word, wide)
+        self.assertNotIn("0/1", wide)
 
     def test_wait_gives_the_programs_exit_code(self) -> None:
         for code in (0, 7, 137):

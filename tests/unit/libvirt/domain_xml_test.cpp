@@ -218,5 +218,28 @@ TEST(DomainXml, ACloneThatMovedIsAVmAsAnyOther) {
   EXPECT_EQ(retarget(there, "br7", "/there/demo-0.log", {"/there/lib.so"}), there);
 }
 
+TEST(DomainXml, AVmThatWasBootedGoesOnFromMemoryThatIsMapped) {
+  const std::string booted = domain_xml(some_vm(), options(false));
+  DomainOptions with = options(false);
+  with.bridge = "br7";
+  with.console_path = "/there/demo-0.log";
+  with.preloads = {"/there/lib.so"};
+  with.ram = Ram::Clone;
+  with.ram_file = "/shm/uuid/pc.ram";
+  with.emulator = "/sbin/mare-qemu";
+  const std::string mapped = retarget(booted, with);
+  for (const char* there :
+       {"<devices><emulator>/sbin/mare-qemu</emulator>", "'private:/shm/uuid/pc.ram'",
+        "<qemu:arg value='-incoming'/><qemu:arg value='defer'/>", "/there/lib.so", "bridge='br7'",
+        "'/there/demo-0.log'", "<kernel>"}) {
+    EXPECT_THAT(mapped, HasSubstr(there));
+  }
+  // Again, as one that was put back is captured and put back.
+  EXPECT_EQ(retarget(mapped, with), mapped);
+  // It moves as any other.
+  EXPECT_EQ(retarget(mapped, "br0", "/state/console/demo-0.log", {}),
+            retarget(booted, "br0", "/state/console/demo-0.log", {}));
+}
+
 }  // namespace
 }  // namespace mare::libvirt

@@ -1,5 +1,6 @@
 // Rows of checkpoints, and what jobs and hosts learned with them.
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -33,6 +34,7 @@ Checkpoint full_checkpoint(const std::string& id, const std::string& job, Checkp
     part.resumed = WallTime{150};
     part.written = Bytes{3};
     part.base = CheckpointId{"ck-0"};
+    part.partner = HostId{i == 0 ? "h2" : ""};
     checkpoint.parts.push_back(part);
   }
   return checkpoint;
@@ -96,6 +98,7 @@ TEST_F(CheckpointStoreTest, ComesBackAsItWas) {
     EXPECT_EQ(found.parts[i].resumed, put_in.parts[i].resumed);
     EXPECT_EQ(found.parts[i].written, put_in.parts[i].written);
     EXPECT_EQ(found.parts[i].base, put_in.parts[i].base);
+    EXPECT_EQ(found.parts[i].partner, put_in.parts[i].partner);
   }
 }
 
@@ -125,8 +128,9 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   Job job;
   job.id = JobId{"job-1"};
   job.pool = PoolId{"demo"};
-  job.checkpoints = {CheckpointRule::Every, Seconds{1.5}, 7,           CheckpointMode::Full, 5,
-                     Seconds{90.5},         true,         Seconds{2.5}};
+  job.checkpoints = {
+      CheckpointRule::Every, Seconds{1.5}, 7, CheckpointMode::Full, 5, Seconds{90.5}, true,
+      Seconds{2.5},          true};
   job.restarts = 3;
   job.recovery_from = CheckpointId{"ck-5"};
   job.recovery_tries = 2;
@@ -140,9 +144,42 @@ TEST_F(CheckpointStoreTest, AJobKeepsItsPlan) {
   EXPECT_EQ(found.checkpoints.mode, CheckpointMode::Full);
   EXPECT_EQ(found.checkpoints.chain, 5);
   EXPECT_EQ(found.checkpoints.max_age, Seconds{90.5});
+  EXPECT_TRUE(found.checkpoints.partner);
   EXPECT_EQ(found.restarts, 3);
   EXPECT_EQ(found.recovery_from.value, "ck-5");
   EXPECT_EQ(found.recovery_tries, 2);
+}
+
+TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
+  put(full_checkpoint("ck-1", "job-1", CheckpointState::Complete));
+  Job job;
+  job.id = JobId{"job-1"};
+  job.checkpoints.partner = true;
+  put(job);
+  store_.reset();
+  // As version 8 had it: without the column, and without the member of each part.
+  sqlite3* raw = nullptr;
+  const std::string file = directory_ + "/mare.db";
+  ASSERT_EQ(sqlite3_open(file.c_str(), &raw), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(raw,
+                         "DROP INDEX job_with_partner;"
+                         "ALTER TABLE job DROP COLUMN checkpoint_partner;"
+                         "UPDATE checkpoint SET parts = "
+                         "json_remove(parts, '$[0].partner', '$[1].partner');"
+                         "PRAGMA user_version = 8;",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK)
+      << sqlite3_errmsg(raw);
+  sqlite3_close(raw);
+  auto opened = Store::open(file);
+  ASSERT_TRUE(opened) << opened.error().text();
+  store_ = std::move(*opened);
+  EXPECT_FALSE(get<Job>([](const Reader& r) { return r.job(JobId{"job-1"}); }).checkpoints.partner);
+  const auto found =
+      get<Checkpoint>([](const Reader& r) { return r.checkpoint(CheckpointId{"ck-1"}); });
+  ASSERT_EQ(found.parts.size(), 2U);
+  EXPECT_EQ(found.parts[0].path, "/store/ck-1/demo-0");
+  EXPECT_EQ(found.parts[0].partner.value, "");
 }
 
 TEST_F(CheckpointStoreTest, AHostKeepsItsLeaseAndFence) {

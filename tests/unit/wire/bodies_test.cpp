@@ -209,7 +209,8 @@ TEST(JobBody, CheckpointsThereAndBack) {
        {CheckpointPlan{}, CheckpointPlan{CheckpointRule::Every, Seconds{1.5}, 9},
         CheckpointPlan{CheckpointRule::Optimal, Seconds{0}, 1, CheckpointMode::Full, 3,
                        Seconds{86'400}},
-        CheckpointPlan{.safe_points = true, .safe_point_wait = Seconds{2.5}}}) {
+        CheckpointPlan{.safe_points = true, .safe_point_wait = Seconds{2.5}},
+        CheckpointPlan{.partner = true}}) {
     body.checkpoints = plan;
     const auto back = good<JobBody>(to_text(to_json(body)));
     EXPECT_EQ(back.checkpoints.rule, plan.rule);
@@ -220,6 +221,7 @@ TEST(JobBody, CheckpointsThereAndBack) {
     EXPECT_EQ(back.checkpoints.mode, plan.mode);
     EXPECT_EQ(back.checkpoints.chain, plan.chain);
     EXPECT_EQ(back.checkpoints.max_age, plan.max_age);
+    EXPECT_EQ(back.checkpoints.partner, plan.partner);
   }
   const auto every = good<JobBody>(R"({"pool":"p","command":["a"],"checkpoint_every_s":60})");
   EXPECT_EQ(every.checkpoints.rule, CheckpointRule::Every) << "said by the interval alone";
@@ -233,9 +235,13 @@ TEST(RestartBody, ThereAndBackAndBadInput) {
       to_text(to_json(RestartBody{CheckpointId{"ck-3"}, {HostId{"h1"}, HostId{"h2"}}})));
   EXPECT_EQ(back.checkpoint, CheckpointId{"ck-3"});
   EXPECT_EQ(back.hosts.size(), 2U);
+  EXPECT_FALSE(back.eager);
+  EXPECT_FALSE(to_json(RestartBody{}).contains("eager")) << "a server of the version before";
+  EXPECT_TRUE(good<RestartBody>(to_text(to_json(RestartBody{{}, {}, true}))).eager);
   EXPECT_FALSE(good<RestartBody>("{}").checkpoint);
   EXPECT_THAT(bad<RestartBody>(R"({"checkpoint":""})"), ElementsAre("/checkpoint"));
   EXPECT_THAT(bad<RestartBody>(R"({"hosts":["h1","h1"]})"), ElementsAre("/hosts"));
+  EXPECT_THAT(bad<RestartBody>(R"({"eager":"yes"})"), ElementsAre("/eager"));
 }
 
 TEST(JobBody, BadInput) {
@@ -254,6 +260,9 @@ TEST(JobBody, BadInput) {
   EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_mode":"some","checkpoint_chain":0,)"
                                  R"("checkpoints_max_age_s":59})"),
               ElementsAre("/checkpoint_mode", "/checkpoint_chain", "/checkpoints_max_age_s"));
+  EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_partner":"h2"})"),
+              ElementsAre("/checkpoint_partner"))
+      << "which host is not for the user to say";
   EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));

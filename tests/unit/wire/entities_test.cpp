@@ -149,17 +149,22 @@ TEST(Entities, Job) {
   job.checkpoints.safe_point_wait = Seconds{0.25};
   there_and_back(job, job_from);
   EXPECT_EQ(to_json(job)["safe_point_wait_s"], 0.25);
+  EXPECT_EQ(to_json(job)["checkpoint_partner"], false);
+  job.checkpoints.partner = true;
+  there_and_back(job, job_from);
+  EXPECT_EQ(to_json(job)["checkpoint_partner"], true);
   EXPECT_EQ(to_json(job)["checkpoint_every_s"], 2.5);
   Json old = to_json(job);
   for (const char* name : {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept",
                            "checkpoint_mode", "checkpoint_chain", "checkpoints_max_age_s",
-                           "restarts", "safe_points", "safe_point_wait_s"}) {
+                           "restarts", "safe_points", "safe_point_wait_s", "checkpoint_partner"}) {
     old.erase(name);
   }
   const auto from_older = job_from(old);
   ASSERT_TRUE(from_older.ok()) << "a server of the version before";
   EXPECT_EQ(from_older->checkpoints.rule, CheckpointRule::Never);
   EXPECT_FALSE(from_older->checkpoints.safe_points);
+  EXPECT_FALSE(from_older->checkpoints.partner);
 }
 
 TEST(Entities, Checkpoint) {
@@ -182,6 +187,7 @@ TEST(Entities, Checkpoint) {
   checkpoint.parts = {part, part};
   checkpoint.parts[1].written = Bytes{7};
   checkpoint.parts[1].base = CheckpointId{"ck-0"};
+  checkpoint.parts[1].partner = HostId{"h2"};
   const Json shown = Json::parse(to_text(to_json(checkpoint)));
   EXPECT_EQ(shown["pause_ms"], 62.5);
   EXPECT_EQ(shown["safe_point"], "not-asked");
@@ -196,6 +202,9 @@ TEST(Entities, Checkpoint) {
   EXPECT_EQ(shown["parts"][1]["base"], "ck-0");
   EXPECT_EQ(shown["written_bytes"], 5'000'000'007);
   EXPECT_EQ(shown["base"], "ck-0");
+  EXPECT_TRUE(shown["parts"][0]["partner"].is_null());
+  EXPECT_EQ(shown["parts"][1]["partner"], "h2");
+  EXPECT_EQ(shown["in_memory"], 1);
   EXPECT_TRUE(shown["parts"][0]["resumed"].is_null());
 }
 

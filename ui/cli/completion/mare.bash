@@ -77,11 +77,11 @@ _mare() {
     vm:show|vm:memory) words=$(_mare_names vm) ;;
     vm:start) words="$(_mare_names vm) --host" ;;
     vm:stop) words="$(_mare_names vm) --force" ;;
-    job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --checkpoints-max-age --checkpoint-mode --checkpoint-chain --safe-points --safe-point-wait --follow --cancel-on-interrupt --" ;;
+    job:submit) words="$(_mare_names pool) --ranks --name --env --checkpoint-every --checkpoints-kept --checkpoints-max-age --checkpoint-mode --checkpoint-chain --checkpoint-partner --safe-points --safe-point-wait --follow --cancel-on-interrupt --" ;;
     job:show|job:cancel|job:wait|job:checkpoint|job:checkpoints) words=$(_mare_names job) ;;
     job:spread|job:pack) words="$(_mare_names job) --hosts --remaining --force --dry-run" ;;
     job:output) words="$(_mare_names job) --follow --offset" ;;
-    job:restart) words="$(_mare_names job) --checkpoint --hosts" ;;
+    job:restart) words="$(_mare_names job) --checkpoint --hosts --eager" ;;
     job:list) words="--pool --state" ;;
     migrate:) words="$(_mare_names vm) --to --dry-run --force --timeout --moment --within $policy" ;;
     migrate:*) words="--to --dry-run --force --timeout --moment --within $policy" ;;

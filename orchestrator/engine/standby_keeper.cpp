@@ -1,0 +1,223 @@
+#include "orchestrator/engine/standby_keeper.h"
+
+#include <algorithm>
+
+#include "orchestrator/engine/plan.h"
+#include "orchestrator/policy/partners.h"
+
+namespace mare::engine {
+namespace {
+
+constexpr auto kStandbyEvery = std::chrono::seconds{1};
+// What a host keeps may have given way to VMs since.
+constexpr auto kAskAgain = std::chrono::seconds{60};
+constexpr auto kTryAgain = std::chrono::seconds{5};
+
+std::string in_words(const std::vector<std::pair<CheckpointId, CheckpointPart>>& wanted) {
+  std::string out;
+  for (const auto& [checkpoint, part] : wanted) {
+    out += checkpoint.value + "/" + part.vm.value + "/" + part.uuid + " ";
+  }
+  return out;
+}
+
+/// Where a restart is at it everything stays as the rows say.
+Result<bool> is_being_restored(const store::Reader& reader, const JobId& job) {
+  auto held = reader.unfinished("checkpoint", job.value);
+  if (!held) return held.error();
+  return *held && (*held)->kind == OperationKind::CheckpointRestore;
+}
+
+bool has_partner(const Checkpoint& checkpoint) {
+  return std::any_of(checkpoint.parts.begin(), checkpoint.parts.end(),
+                     [](const CheckpointPart& part) { return !part.partner.value.empty(); });
+}
+
+}  // namespace
+
+void StandbyKeeper::beat() {
+  // A failure to read (disk full) is tried again at the next beat.
+  auto rows = query<Rows>(context_.ports.store, [this](const store::Reader& r) { return look(r); });
+  if (rows) {
+    forget_outdated(rows->outdated);
+    for (const auto& host : rows->hosts) tell(host, rows->wishes[host.id]);
+    looked_ = true;
+  }
+  context_.after(kStandbyEvery, [this] { beat(); });
+}
+
+Result<StandbyKeeper::Rows> StandbyKeeper::look(const store::Reader& reader) const {
+  Rows out;
+  auto hosts = reader.hosts();
+  if (!hosts) return hosts.error();
+  out.hosts = std::move(*hosts);
+  auto jobs = reader.jobs_with_partners();
+  if (!jobs) return jobs.error();
+  for (const auto& job : *jobs) {
+    auto all = reader.checkpoints_of(job.id);
+    if (!all) return all.error();
+    if (auto done = look_at_job(reader, job, *all, out); !done) return done.error();
+  }
+  return add_outdated(reader, *jobs, std::move(out));
+}
+
+/// Of jobs that have ended, as far as this process knows of them: when it begins, of all.
+Result<StandbyKeeper::Rows> StandbyKeeper::add_outdated(const store::Reader& reader,
+                                                        const std::vector<Job>& jobs,
+                                                        Rows out) const {
+  std::vector<Checkpoint> candidates;
+  if (!looked_) {
+    auto all = reader.checkpoints_in(CheckpointState::Complete);
+    if (!all) return all.error();
+    candidates = std::move(*all);
+  }
+  for (const auto& id : named_) {
+    auto one = reader.checkpoint(id);
+    if (one) candidates.push_back(std::move(*one));
+  }
+  for (auto& one : candidates) {
+    const bool goes_on =
+        std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) { return job.id == one.job; });
+    if (goes_on || !has_partner(one)) continue;
+    auto restored = is_being_restored(reader, one.job);
+    if (!restored) return restored.error();
+    if (!*restored) out.outdated.push_back(std::move(one));
+  }
+  return out;
+}
+
+Status StandbyKeeper::look_at_job(const store::Reader& reader, const Job& job,
+                                  const std::vector<Checkpoint>& all, Rows& out) const {
+  auto restored = is_being_restored(reader, job.id);
+  if (!restored) return restored.error();
+  const Checkpoint* newest = nullptr;
+  for (const auto& one : all) {
+    const bool complete = one.state == CheckpointState::Complete;
+    if (complete && newest == nullptr) {
+      newest = &one;
+    } else if (has_partner(one) && !*restored) {
+      out.outdated.push_back(one);
+    }
+    if (*restored && complete) add_as_it_is(one, out.wishes);
+  }
+  if (newest == nullptr || *restored) return ok_status();
+  std::vector<policy::PartnerSought> sought;
+  std::vector<const CheckpointPart*> parts;
+  for (const auto& part : newest->parts) {
+    auto vm = reader.vm(part.vm);
+    if (!vm && vm.error().code != Code::NotFound) return vm.error();
+    // Another incarnation has nothing of this checkpoint's.
+    if (!vm || vm->uuid != part.uuid) continue;
+    sought.push_back({vm->host, part.partner, vm->memory});
+    parts.push_back(&part);
+  }
+  auto rooms = able(reader, out.hosts, job);
+  if (!rooms) return rooms.error();
+  const auto hosts = policy::choose_partners(*rooms, sought);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!hosts[i].value.empty()) out.wishes[hosts[i]].emplace_back(newest->id, *parts[i]);
+  }
+  return ok_status();
+}
+
+void StandbyKeeper::add_as_it_is(const Checkpoint& checkpoint, Wishes& to) {
+  for (const auto& part : checkpoint.parts) {
+    if (!part.partner.value.empty()) to[part.partner].emplace_back(checkpoint.id, part);
+  }
+}
+
+Result<std::vector<policy::Room>> StandbyKeeper::able(const store::Reader& reader,
+                                                      const std::vector<Host>& hosts,
+                                                      const Job& job) const {
+  auto pool = reader.pool(job.pool);
+  if (!pool) return pool.error();
+  auto vms = reader.vms();
+  if (!vms) return vms.error();
+  auto reservations = reader.reservations();
+  if (!reservations) return reservations.error();
+  std::vector<policy::Claim> claims;
+  for (const auto& one : *reservations) claims.push_back({one.host, one.memory});
+  auto rooms = policy::rooms(hosts, *vms, claims, pool->hosts, {});
+  std::erase_if(rooms, [this](const policy::Room& room) { return unable_.contains(room.host); });
+  return rooms;
+}
+
+/// First the rows, then the hosts: a row never names a host that was told to forget.
+void StandbyKeeper::forget_outdated(const std::vector<Checkpoint>& outdated) {
+  for (const auto& one : outdated) {
+    (void)context_.ports.store.write([&](store::Transaction& tx) -> Status {
+      auto row = tx.checkpoint(one.id);
+      if (!row) return row.error();
+      for (auto& part : row->parts) part.partner = {};
+      return put_checkpoint(tx, context_.ports.clock, *row);
+    });
+    named_.erase(one.id);
+  }
+}
+
+void StandbyKeeper::tell(const Host& host, const std::vector<Wanted>& wanted) {
+  if (host.health != HostHealth::Up) {
+    // It may have been started anew when it is up again: it is told everything then.
+    told_.erase(host.id);
+    unable_.erase(host.id);
+    return;
+  }
+  const MonotonicTime now = context_.ports.clock.now();
+  const std::string words = in_words(wanted);
+  const auto known = told_.find(host.id);
+  if (known != told_.end()) {
+    const auto& [what, when, good] = known->second;
+    const bool quiet = good && wanted.empty();
+    if (what == words && (quiet || now - when < (good ? kAskAgain : kTryAgain))) return;
+  }
+  if (wanted.empty() && unable_.contains(host.id)) return;
+  auto driver = context_.ports.drivers.driver(host.id, host.address);
+  if (!driver || !busy_.insert(host.id).second) return;
+  std::vector<CheckpointPart> parts;
+  for (const auto& [checkpoint, part] : wanted) {
+    parts.push_back(part);
+    parts.back().partner = host.id;
+  }
+  context_.ports.executor.run(
+      "standby/" + host.id.value,
+      [this, inbox = context_.inbox, driver = *driver, host = host.id, wanted, parts] {
+        auto answer = driver->keep_standby(parts);
+        inbox->post([this, host, wanted, answer] { answered(host, wanted, answer); });
+      });
+}
+
+void StandbyKeeper::answered(const HostId& host, const std::vector<Wanted>& wanted,
+                             const Result<std::vector<StandbyAnswer>>& answer) {
+  busy_.erase(host);
+  const bool counts = answer && answer->size() == wanted.size();
+  told_[host] = {in_words(wanted), context_.ports.clock.now(), counts};
+  if (!answer && answer.error().code == Code::Unsupported) unable_.insert(host);
+  if (!counts) return;
+  for (std::size_t i = 0; i < wanted.size(); ++i) note(host, wanted[i], answer->at(i));
+}
+
+void StandbyKeeper::note(const HostId& host, const Wanted& wanted, const StandbyAnswer& answer) {
+  const auto& [id, part] = wanted;
+  if (!answer.kept) {
+    context_.ports.log.warn("checkpoints", "host '" + host.value + "' does not keep " + id.value +
+                                               " of VM '" + part.vm.value +
+                                               "' in its memory: " + answer.why_not);
+  }
+  bool changed = false;
+  (void)context_.ports.store.write([&, &id = id, &part = part](store::Transaction& tx) -> Status {
+    auto row = tx.checkpoint(id);
+    if (!row) return row.error();
+    for (auto& mine : row->parts) {
+      if (mine.vm != part.vm || row->state != CheckpointState::Complete) continue;
+      const bool is_named = mine.partner == host;
+      if (is_named == answer.kept) continue;
+      mine.partner = answer.kept ? host : HostId{};
+      changed = true;
+    }
+    return changed ? put_checkpoint(tx, context_.ports.clock, *row) : ok_status();
+  });
+  if (answer.kept) named_.insert(id);
+  if (changed) context_.changed();
+}
+
+}  // namespace mare::engine

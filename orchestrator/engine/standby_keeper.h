@@ -1,0 +1,61 @@
+// Has the newest checkpoint of each job that asks for it kept in the memory of partner hosts: looks
+// once a second which host is to keep what, and tells those that do not know. Nothing depends on
+// it: what a row says of a partner is where a restart looks first, and the files are always there.
+// A host is told all that it is to keep, so nothing of ended jobs stays. Engine's thread.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orchestrator/engine/context.h"
+#include "orchestrator/policy/placement.h"
+
+namespace mare::engine {
+
+class StandbyKeeper {
+ public:
+  explicit StandbyKeeper(Context& context) : context_(context) {}
+
+  /// Looks once, then again every second.
+  void beat();
+
+ private:
+  using Wanted = std::pair<CheckpointId, CheckpointPart>;
+  using Wishes = std::map<HostId, std::vector<Wanted>>;
+  struct Told {
+    std::string what;  // the wishes, in words
+    MonotonicTime when{0};
+    bool good = false;
+  };
+  struct Rows {
+    std::vector<Host> hosts;
+    Wishes wishes;
+    std::vector<Checkpoint> outdated;  // their rows name partners that are not wanted any more
+  };
+
+  Result<Rows> look(const store::Reader& reader) const;
+  Result<Rows> add_outdated(const store::Reader& reader, const std::vector<Job>& jobs,
+                            Rows out) const;
+  Status look_at_job(const store::Reader& reader, const Job& job,
+                     const std::vector<Checkpoint>& all, Rows& out) const;
+  static void add_as_it_is(const Checkpoint& checkpoint, Wishes& to);
+  Result<std::vector<policy::Room>> able(const store::Reader& reader,
+                                         const std::vector<Host>& hosts, const Job& job) const;
+  void forget_outdated(const std::vector<Checkpoint>& outdated);
+  void tell(const Host& host, const std::vector<Wanted>& wanted);
+  void answered(const HostId& host, const std::vector<Wanted>& wanted,
+                const Result<std::vector<StandbyAnswer>>& answer);
+  void note(const HostId& host, const Wanted& wanted, const StandbyAnswer& answer);
+
+  Context& context_;
+  std::map<HostId, Told> told_;
+  std::set<HostId> busy_;
+  std::set<HostId> unable_;       // until they are started anew
+  std::set<CheckpointId> named_;  // whose rows name partners, as far as this process knows
+  bool looked_ = false;
+};
+
+}  // namespace mare::engine
