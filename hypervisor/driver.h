@@ -252,8 +252,8 @@ class Driver {
   /// Makes a VM from its part of a checkpoint; it stands still until resume(). Ok if it was loaded
   /// from there before. FailedPrecondition: the file, with those that it is built on, is not what
   /// the part says (uuid, size, checksum). NotFound: no file. ResourceExhausted: the host has no
-  /// room for the state, on its disk or in its memory. Files stay. A part whose partner is this host
-  /// is taken from its memory where it is kept there, and from the file where that can't be.
+  /// room for the state, on its disk or in its memory. Files stay. A part whose partner is this
+  /// host is taken from its memory where it is kept there, and from the file where that can't be.
   virtual Result<CaptureLoad> load_capture(const VmSpec& vm, const CheckpointId& checkpoint,
                                            const CheckpointPart& part);
   /// Makes an incremental part a full one, in its file's place and at once for whoever looks; those

@@ -8,6 +8,7 @@
 #include "hypervisor/dirtylog/link.h"
 #include "hypervisor/leases/host_lease.h"
 #include "hypervisor/libvirt/admission.h"
+#include "hypervisor/libvirt/admitting.h"
 #include "hypervisor/libvirt/arrivals.h"
 #include "hypervisor/libvirt/capabilities.h"
 #include "hypervisor/libvirt/capture_file.h"
@@ -68,6 +69,8 @@ class LibvirtDriver final : public Driver {
             [this](const std::string& uuid) { return locate_vm(uuid); }, clock, log),
         sinks_(options_.migration_address, clock, log),
         connection_(options_.uri, events(), log),
+        admitting_(options_, overhead(), {connection_, admission_, standbys_, lease_},
+                   [this] { return list(); }),
         starting_(options_, accelerated_, {connection_, consoles_, templates_, watching_}, clock),
         outgoing_(connection_, clock, log),
         captures_(
@@ -162,7 +165,7 @@ class LibvirtDriver final : public Driver {
   }
 
   Status start(const VmSpec& vm) override {
-    auto fresh = admit(vm);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
     return made(vm, starting_.boot(vm));
@@ -175,7 +178,7 @@ class LibvirtDriver final : public Driver {
     auto connection = connection_.get();
     if (!connection) return connection.error();
     const auto room = [this](const VmSpec& guest) -> Status {
-      auto fresh = admit(guest);
+      auto fresh = admitting_.admit(guest);
       return fresh ? ok_status() : Status(fresh.error());
     };
     return templates_.make(connection->get(), what, known->hypervisor, starting_.options(VmId{}),
@@ -185,7 +188,7 @@ class LibvirtDriver final : public Driver {
   Status start_clone(const VmSpec& vm, const TemplateSpec& from) override {
     auto known = facts();
     if (!known) return known.error();
-    auto fresh = admit(vm);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
     return made(vm, starting_.clone(vm, from, known->hypervisor));
@@ -256,7 +259,7 @@ class LibvirtDriver final : public Driver {
   }
 
   Status restore(const VmSpec& vm, const std::string& path) override {
-    auto fresh = admit(vm);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
     if (!*fresh) return ok_status();
     return made(vm, starting_.restore(vm, path, VIR_DOMAIN_SAVE_RUNNING));
@@ -313,7 +316,7 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     if (seen->copy != Copy::Absent) {
       if (const auto before = captures_.was_loaded(vm.uuid, checkpoint)) return *before;
-      return has_copy(*seen);
+      return admitting_.has_copy(*seen);
     }
     const MonotonicTime began = clock_.now();
     if (part.partner.value == options_.host_name) {
@@ -325,7 +328,7 @@ class LibvirtDriver final : public Driver {
     auto unpacked = UnpackedPart::make(options_.state_dir + "/unpacked", part);
     if (!unpacked) return unpacked.error();
     const MonotonicTime read = clock_.now();
-    auto fresh = admit(vm);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
     Status loaded = made(vm, starting_.restore(vm, (*unpacked)->path(), VIR_DOMAIN_SAVE_PAUSED));
     if (!loaded) return loaded.error();
@@ -341,7 +344,7 @@ class LibvirtDriver final : public Driver {
       if (auto good = check_key({part.vm, part.uuid}); !good) return good.error();
     }
     return standbys_.keep(
-        parts, [this] { return room_for_standbys(); }, is_here());
+        parts, [this] { return admitting_.room(); }, admitting_.is_here());
   }
   Result<Bytes> merge_capture(const CheckpointPart& part, bool compress) override {
     return make_part_full(part, compress);
@@ -364,8 +367,8 @@ class LibvirtDriver final : public Driver {
     if (!seen) return seen.error();
     // Asked twice: the copy that is on its way, or has come, is no obstacle.
     if (seen->copy != Copy::Absent && (again || seen->copy == Copy::Incoming)) return endpoint;
-    if (seen->copy != Copy::Absent) return has_copy(*seen);
-    auto fresh = admit(vm);
+    if (seen->copy != Copy::Absent) return admitting_.has_copy(*seen);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
     if (again && known->expected) return endpoint;
     auto begun = consoles_.begin(vm.key());
@@ -606,10 +609,10 @@ class LibvirtDriver final : public Driver {
   }
 
   Status map_standby(const VmSpec& vm, const CheckpointPart& part) {
-    auto fresh = admit(vm);
+    auto fresh = admitting_.admit(vm);
     if (!fresh) return fresh.error();
-    if (!*fresh) return has_copy({vm.key(), Copy::Running, false, vm.memory, 0, ""});
-    auto room = room_for_standbys();
+    if (!*fresh) return admitting_.has_copy({vm.key(), Copy::Running, false, vm.memory, 0, ""});
+    auto room = admitting_.room();
     const auto files =
         room ? standbys_.take(part, vm.memory, *room) : std::optional<StandbyFiles>{};
     if (!files) {
@@ -622,27 +625,6 @@ class LibvirtDriver final : public Driver {
                                mapped.error().text());
     }
     return mapped;
-  }
-
-  Standbys::IsHere is_here() {
-    return [this](const std::string& uuid) {
-      auto connection = connection_.get();
-      // What can't be asked may be here.
-      if (!connection) return true;
-      const DomainHandle domain{virDomainLookupByUUIDString(connection->get(), uuid.c_str())};
-      return domain != nullptr;
-    };
-  }
-
-  /// Promised: to VMs, those that are coming included.
-  Result<Standbys::Room> room_for_standbys() {
-    std::map<std::string, Bytes> used = admission_.claims();
-    auto here = list();
-    if (!here) return here.error();
-    for (const auto& one : *here) used[one.key.uuid] = one.memory + overhead();
-    Bytes sum;
-    for (const auto& [uuid, bytes] : used) sum = sum + bytes;
-    return Standbys::Room{options_.memory, sum};
   }
 
   Status can_move(const Sending& sending) {
@@ -709,12 +691,6 @@ class LibvirtDriver final : public Driver {
     return error.code == Code::NotFound ? ok_status() : Status(error);
   }
 
-  Error has_copy(const VmObservation& seen) const {
-    return make_error(Code::FailedPrecondition, "a copy of VM '" + seen.key.id.value +
-                                                    "' is on host '" + options_.host_name + "' (" +
-                                                    std::string(to_string(seen.copy)) + ")");
-  }
-
   void add_faults(VmObservation& to) {
     const auto faults = consoles_.scan(to.key);
     to.console_faults = faults.count;
@@ -732,59 +708,6 @@ class LibvirtDriver final : public Driver {
     out.sending = seen->sending || (seen->copy != Copy::Absent && outgoing_.running(out.key.uuid));
     add_faults(out);
     return out;
-  }
-
-  /// Claims memory for a new copy; false if that incarnation runs here already. After true, or for
-  /// an arrival until its end, the claim is the caller's to release.
-  Result<bool> admit(const VmSpec& vm) {
-    if (auto good = check_key(vm.key()); !good) return good.error();
-    if (auto leased = lease_.check(); !leased) return leased.error();
-    const Bytes needed = vm.memory + overhead();
-    std::map<std::string, Bytes> used = admission_.claim(vm.uuid, needed);
-    auto checked = check_room(vm, needed, used);
-    if (!checked || !*checked) admission_.release(vm.uuid);
-    return checked;
-  }
-
-  Result<bool> check_room(const VmSpec& vm, Bytes needed, std::map<std::string, Bytes>& used) {
-    auto here = list();
-    if (!here) return here.error();
-    for (const auto& other : *here) {
-      used[other.key.uuid] = other.memory + overhead();
-      if (other.key.uuid != vm.uuid) continue;
-      if (other.copy == Copy::Running) return false;
-      return has_copy(other);
-    }
-    if (auto name = check_name_is_free(vm); !name) return name.error();
-    Bytes sum;
-    for (const auto& [uuid, bytes] : used) sum = sum + bytes;
-    if (!options_.standby_memory.empty()) {
-      standbys_.give_way({options_.memory, sum + needed}, vm.uuid);
-      sum = sum + standbys_.mapped(is_here());
-    }
-    if (sum + needed <= options_.memory) return true;
-    return make_error(Code::ResourceExhausted,
-                      "host '" + options_.host_name + "' has " + mib_text(options_.memory - sum) +
-                          " of " + mib_text(options_.memory) + " left for VMs; '" + vm.id.value +
-                          "' needs " + mib_text(needed),
-                      "end a VM there, or choose another host");
-  }
-
-  /// Among all domains, ours or not, running or only defined: libvirt has one of a name.
-  Status check_name_is_free(const VmSpec& vm) {
-    auto connection = connection_.get();
-    if (!connection) return connection.error();
-    const DomainHandle same{virDomainLookupByName(connection->get(), vm.id.value.c_str())};
-    if (!same) {
-      const Error error = last_read_error("VM '" + vm.id.value + "'");
-      return absent_is_fine(error);
-    }
-    const VmKey other = key_of(same.get());
-    if (other.uuid == vm.uuid) return ok_status();
-    return make_error(Code::AlreadyExists,
-                      "host '" + options_.host_name + "' has another VM named '" + vm.id.value +
-                          "' (" + other.uuid + (is_ours(same.get()) ? ")" : ", not Maré's)"),
-                      "end that one, or choose another name");
   }
 
   bool copies_on_write() {
@@ -827,6 +750,7 @@ class LibvirtDriver final : public Driver {
   dirtylog::LinkSinks sinks_;
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
+  Admitting admitting_;
   Starting starting_;
   Outgoing outgoing_;
   Captures captures_;

@@ -9,7 +9,7 @@ from regressions import FITTED, PAPER, formula
 
 Json = Any
 BEGIN, END = "<!-- measured: written by tests/bench/table -->", "<!-- end of measured -->"
-ORDER = ("soak", "forecast", "move", "migtest", "grow", "spread", "checkpoint", "recovery", "detection", "planner")
+ORDER = ("soak", "forecast", "move", "migtest", "grow", "spread", "checkpoint", "recovery", "restart", "detection", "planner")
 NOTHING = "-"
 #: Of a value of the set-up that a line of text takes; the rest is in the JSON.
 LONGEST = 40
@@ -181,6 +181,12 @@ def detection(report: Json) -> list[str]:
                 for kind, one in fast["by_kind"].items()))]
 
 
+def restart(report: Json) -> list[str]:
+    return [table(("VM, MiB", "of it held, MiB", "the checkpoint's files, MB", "restart", "count", "loading, s", "guests answer, s", "at work again, s"), (
+        (number(one["memory_mib"]), number(one["held_mib"]), number(one["written_bytes"] / 1e6, ".0f"), one["kind"], number(one["counted"]),
+         spread(one["loading_s"]), spread(one["answers_s"]), spread(one["at_work_s"])) for one in report["results"]["cells"]))]
+
+
 def grow(report: Json) -> list[str]:
     names = (("grow_s", "last rank at work, s"), ("first_rank_s", "first rank at work, s"), ("shrink_s", "VMs gone, s"),
              ("jobs_end_s", "- jobs seen to have ended"), ("vms_end_s", "- figure to VMs gone"))
@@ -227,7 +233,7 @@ def planner(report: Json) -> list[str]:
 
 
 BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
-                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery, "detection": detection,
+                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery, "restart": restart, "detection": detection,
                                                   "planner": planner}
 
 

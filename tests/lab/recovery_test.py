@@ -18,6 +18,8 @@ POOL = "rise"
 IN_STEP = Shape(ranks=3, iterations=200, barrier=True)
 # Some of it is left when the second checkpoint is there, and what is done again is worth noticing.
 LONG = Shape(ranks=3, iterations=200)
+# And when it has come back, been saved again and moved.
+LONGER = Shape(ranks=3, iterations=420)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
 
 
@@ -86,6 +88,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.kill_qemus(self.cluster.host_of(job.vms()[1]))
         self.assert_back(job)
 
+    @FULL
     def test_a_host_whose_vms_and_agent_are_killed(self) -> None:
         job = self.submitted()
         host = self.cluster.host_of(job.vms()[1])
@@ -110,7 +113,7 @@ class RecoveryTest(unittest.TestCase):
         return wait_until(look, f"a new checkpoint of {job.id} is in memory", period_s=0.2)
 
     def test_a_host_is_killed_and_the_vms_go_on_from_the_memory_of_others(self) -> None:
-        job = self.submitted(checkpoint_partner=True)
+        job = self.submitted(LONGER, checkpoint_partner=True)
         kept = self.in_memory(job)
         where = {part["vm"]: part["partner"] for part in kept["parts"]}
         for vm, partner in where.items():
@@ -131,9 +134,12 @@ class RecoveryTest(unittest.TestCase):
         # They are VMs as any others: they can be captured, and moved.
         again = self.in_memory(job)
         self.assertIsNotNone(again["parts"][0]["base"], again)
+        self.assert_back(job)
+        # (A move has two processes, and so comes after the count.)
         to = next(one for one in self.cluster.hosts if one != self.cluster.host_of(here[0]))
         self.cluster.migrate(here[0], to, strategy="post-copy")
-        self.assert_back(job)
+        self.assertEqual(self.cluster.assert_runs_once(here[0]), to)
+        self.cluster.assert_clean(here[0])
 
     def evacuate(self, host: str, within_s: int) -> list[Json]:
         """What came of its VMs. The host then dies, as was foretold."""
