@@ -233,7 +233,8 @@ def planner(report: Json) -> list[str]:
 
 
 BODIES: dict[str, Callable[[Json], list[str]]] = {"soak": soak, "forecast": forecast, "move": move, "migtest": migtest,
-                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery, "restart": restart, "detection": detection,
+                                                  "grow": grow, "spread": visits, "checkpoint": checkpoint, "recovery": recovery, "restart": restart,
+                                                  "detection": detection,
                                                   "planner": planner}
 
 

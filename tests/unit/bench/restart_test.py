@@ -12,7 +12,8 @@ WHOLE = "2 of 2 from their hosts' memory"
 
 
 def row(memory_mib: int, kind: str, loading_s: float, at_work_s: float, load: float = 1.0, said: str | None = None) -> restart.Row:
-    return {"memory_mib": memory_mib, "held_mib": memory_mib // 2, "kind": kind, "loading_s": loading_s, "answers_s": loading_s + 0.2, "at_work_s": at_work_s, "load": load,
+    return {"memory_mib": memory_mib, "held_mib": memory_mib // 2, "kind": kind,
+            "loading_s": loading_s, "answers_s": loading_s + 0.2, "at_work_s": at_work_s, "load": load,
             "size_bytes": 1000, "written_bytes": 500, "from_memory": said if said is not None else WHOLE if kind == LAZY else ""}
 
 
