@@ -152,10 +152,10 @@ def signal_all(pids: Iterable[int], number: int) -> None:
 class Struck:
     """One job with checkpoints, and what was done to it."""
 
-    def __init__(self, cluster: Cluster, shape: Shape, every_s: int) -> None:
+    def __init__(self, cluster: Cluster, shape: Shape, every_s: int, partner: bool = False) -> None:
         self.cluster, self.shape = cluster, shape
         self.aim = Aim(cluster)
-        more = {"checkpoint_every_s": every_s} if every_s else {}
+        more = {"checkpoint_every_s": every_s, **({"checkpoint_partner": True} if partner else {})} if every_s else {}
         self.job = MigTest(cluster, POOL, shape, **more)
         self.watch = Watch(cluster, self.job.id, LOOK_S if shape.iterations < LONG else LONG_LOOK_S)
         self.vms = self.job.vms()
@@ -301,8 +301,8 @@ class Events:
 class Campaign:
     """All kills and failures of a bench, one job after the other in one pool."""
 
-    def __init__(self, cluster: Cluster, partial: Partial) -> None:
-        self.cluster, self.partial = cluster, partial
+    def __init__(self, cluster: Cluster, partial: Partial, partner: bool = False) -> None:
+        self.cluster, self.partial, self.partner = cluster, partial, partner
         self.vms = cluster.ensure_pool(POOL, RANKS, memory_mib=MEMORY_MIB)
         self.events = Events(cluster)
         self.pace_s: float = partial.once("pace", self._pace)["pace_s"]
@@ -325,7 +325,7 @@ class Campaign:
         consoles = {vm: len(cluster.console(vm)) for vm in self.vms}
         load = os.getloadavg()[0]
         with Doubles(of_lab(cluster)) as doubles:
-            struck = Struck(cluster, shape, every_s)
+            struck = Struck(cluster, shape, every_s, self.partner)
             try:
                 wrong, cut_at = self._to_its_end(struck, strike)
             except BaseException:
@@ -340,6 +340,8 @@ class Campaign:
         wrong = wrong or self._wrong_afterwards(consoles)
         row = {"job": struck.job.id, "survived": not wrong, "reason": wrong or None, "total_s": struck.total_s(), "load": load,
                "doubled": doubles.found, "only_loaded": doubles.loaded, "looks": doubles.looks, **(struck.figures(cut_at) if struck.at else {})}
+        if self.partner:
+            row["restored"] = [one["reason"] for one in cluster.items(f"operations?kind=checkpoint.restore&target={struck.job.id}")]
         if wrong:
             self._begin_anew(struck.job.id)
         return struck, row
@@ -429,7 +431,7 @@ def tell(number: int, count: int, row: Row) -> None:
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     partial: Partial = options.partial
     kills = plan(min(QUICK_KILLS, options.kills) if options.quick else options.kills, RANKS, options.seed)
-    campaign = Campaign(cluster, partial)
+    campaign = Campaign(cluster, partial, options.partner)
     shape = campaign.shape(QUICK_JOB_S if options.quick else JOB_S)
     rows = []
     for kill in kills:
@@ -445,5 +447,5 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         "seed": options.seed, "kills": len(kills), "ranks": RANKS, "memory_mib": MEMORY_MIB, "size_mib": shape.size_mib, "wws_mib": shape.wws_mib,
         "interval_ms": shape.interval_ms, "iteration_s": campaign.pace_s, "iterations": shape.iterations, "checkpoint_every_s": EVERY_S,
         **({"curve_iterations": long.iterations, "curve_checkpoint_every_s": every_s, "curve_failure": HOST} if wanted else {}),
-        "load_limit": LOAD_LIMIT},
+        "load_limit": LOAD_LIMIT, "in_memory_of_partners": options.partner},
         **results_of(rows, plain, failures, len(kills))}

@@ -119,7 +119,7 @@ class Kills(unittest.TestCase):
 class Whole(unittest.TestCase):
     def test_a_campaign_and_its_curve(self) -> None:
         world, partial = World(), Partial(None, {})
-        options = argparse.Namespace(percents=None, quick=True, kills=50, seed=3, partial=partial)
+        options = argparse.Namespace(partner=False, percents=None, quick=True, kills=50, seed=3, partial=partial)
         world.without_pools = lambda: None  # type: ignore[attr-defined]
         with standing_in(world):
             found = recovery.run(world, options)  # type: ignore[arg-type]
