@@ -13,7 +13,13 @@ class HostRemove final : public Task {
   void enter(bool /*recovered*/) override {
     using Copies = Result<std::vector<VmObservation>>;
     call_host<Copies>(
-        HostId{operation().target}, [](Driver& driver) { return driver.list(); },
+        HostId{operation().target},
+        [](Driver& driver) {
+          auto copies = driver.list();
+          // Nobody would tell it to forget what it keeps in its memory for others.
+          if (copies) (void)driver.keep_standby({});
+          return copies;
+        },
         [this](Copies copies) {
           for (const auto& copy : copies ? *copies : std::vector<VmObservation>{}) {
             if (copy.copy != Copy::Absent && is_ours(copy)) return refuse(left_over(copy));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace mare::policy {
 namespace {
@@ -10,6 +11,13 @@ Room* find(std::vector<Room>& rooms, const HostId& host) {
   const auto found =
       std::find_if(rooms.begin(), rooms.end(), [&](const Room& room) { return room.host == host; });
   return found == rooms.end() ? nullptr : &*found;
+}
+
+std::size_t place_of(const std::vector<Room>& rooms, const std::optional<HostId>& host) {
+  for (std::size_t i = 0; i < rooms.size(); ++i) {
+    if (rooms[i].host == host) return i;
+  }
+  return 0;
 }
 
 bool fits(const Room& room, Bytes memory) {
@@ -35,11 +43,12 @@ std::vector<HostId> choose_partners(const std::vector<Room>& rooms,
     const PartnerSought& part = parts[i];
     if (!out[i].value.empty()) continue;
     Room* best = nullptr;
-    for (auto& room : left) {
+    // From the host behind the VM's own on, and round: so VMs of neighbours do not meet again.
+    for (std::size_t step = 0; step < left.size(); ++step) {
+      Room& room = left[(place_of(left, part.host) + step) % left.size()];
       if (room.host == part.host || !fits(room, part.memory)) continue;
-      const bool better = best == nullptr || kept[room.host] < kept[best->host] ||
-                          (kept[room.host] == kept[best->host] && room.free > best->free);
-      if (better) best = &room;
+      const auto weight = [&kept](const Room& one) { return std::pair(kept[one.host], one.vms); };
+      if (best == nullptr || weight(room) < weight(*best)) best = &room;
     }
     if (best == nullptr) continue;
     best->free = best->free - part.memory;

@@ -15,8 +15,8 @@ struct PartnerSought {
   Bytes memory;                // of the VM
 };
 /// A host for each, in order, "" where there is none: not the VM's own, with room for the VM; of
-/// those the one with the fewest of these parts, then with most memory free, then by name. One that
-/// a part has stays if it may be one.
+/// those the one with the fewest of these parts, then with the fewest VMs, then the next behind the
+/// VM's own. One that a part has stays if it may be one.
 std::vector<HostId> choose_partners(const std::vector<Room>& rooms,
                                     const std::vector<PartnerSought>& parts);
 

@@ -24,15 +24,22 @@ using Names = std::vector<std::string>;
 TEST(Partners, AreOtherHostsAndAllOfThem) {
   const std::vector<Room> rooms{room("h1", 2000), room("h2", 2000), room("h3", 2000)};
   EXPECT_EQ(names(choose_partners(rooms, {on("h1"), on("h2"), on("h3")})),
-            (Names{"h2", "h1", "h1"}));
+            (Names{"h2", "h3", "h1"}));
+  // Whatever hosts fail, VMs that are put back there are spread as they were.
+  EXPECT_EQ(names(choose_partners(rooms, {on("h3"), on("h3"), on("h1")})),
+            (Names{"h1", "h2", "h3"}));
+  Room busy = room("h2", 2000);
+  busy.vms = 1;
+  EXPECT_EQ(names(choose_partners({room("h1", 2000), busy, room("h3", 2000)}, {on("h1")})),
+            Names{"h3"});
 }
 
 TEST(Partners, StayAsLongAsTheyMay) {
-  const std::vector<Room> rooms{room("h1", 2000), room("h2", 2000), room("h3", 5000)};
-  EXPECT_EQ(names(choose_partners(rooms, {on("h1", "h2")})), Names{"h2"});
+  const std::vector<Room> rooms{room("h1", 2000), room("h2", 2000), room("h3", 2000)};
+  EXPECT_EQ(names(choose_partners(rooms, {on("h1", "h3")})), Names{"h3"});
   // The VM has moved there; the host is no longer one that may.
   EXPECT_EQ(names(choose_partners(rooms, {on("h2", "h2")})), Names{"h3"});
-  EXPECT_EQ(names(choose_partners(rooms, {on("h1", "gone")})), Names{"h3"});
+  EXPECT_EQ(names(choose_partners(rooms, {on("h1", "gone")})), Names{"h2"});
 }
 
 TEST(Partners, HaveRoomForTheVmOrAreNone) {
