@@ -57,6 +57,8 @@ Capture& World::prepare_capture(const HostId& host, const CaptureTicket& ticket)
 
 void World::begin_capture(const HostId& host, Capture& capture) {
   const CaptureTicket& ticket = capture.ticket;
+  // Another host was told to remove it meanwhile: this begin comes late.
+  if (!parts.contains(ticket.path)) return fail_capture(host, capture, "its file is gone");
   capture.held = true;
   capture.status.phase = CapturePhase::Holding;
   capture.status.stopped = wall(now);

@@ -48,6 +48,9 @@ void StandbyKeeper::beat() {
 
 Result<StandbyKeeper::Rows> StandbyKeeper::look(const store::Reader& reader) const {
   Rows out;
+  // Then no host can have anything, and none is asked.
+  auto any = reader.had_job_with_partners();
+  if (!any || !*any) return any ? Result<Rows>(out) : any.error();
   auto hosts = reader.hosts();
   if (!hosts) return hosts.error();
   out.hosts = std::move(*hosts);

@@ -154,6 +154,13 @@ Result<std::vector<Job>> Reader::jobs_with_partners() const {
                   "ORDER BY seq",
                   read_job);
 }
+Result<bool> Reader::had_job_with_partners() const {
+  auto query = db_.prepare("SELECT EXISTS (SELECT 1 FROM job WHERE checkpoint_partner = 1)");
+  if (!query) return query.error();
+  auto row = query->step();
+  if (!row) return row.error();
+  return query->natural() > 0;
+}
 Result<Operation> Reader::operation(const OperationId& id) const {
   return one<Operation>(db_, kOperationColumns, "operation", read_operation, "operation", id.value);
 }

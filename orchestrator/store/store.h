@@ -69,6 +69,8 @@ class Reader {
   Result<std::vector<Job>> unfinished_jobs_of(const PoolId& pool) const;
   /// Unfinished ones whose newest checkpoint is to be in the memory of partner hosts as well.
   Result<std::vector<Job>> jobs_with_partners() const;
+  /// Whether there ever was one, ended or not.
+  Result<bool> had_job_with_partners() const;
   Result<Operation> operation(const OperationId& id) const;
   Result<std::vector<Operation>> operations(const OperationFilter& filter) const;
   /// The unfinished operation of a target, if there is one. `noun` is what stands before the dot in
