@@ -46,6 +46,7 @@ Checksum::Checksum(std::uint64_t seed)
     : seed_(seed), lanes_{seed + kPrime1 + kPrime2, seed + kPrime2, seed, seed - kPrime1} {}
 
 void Checksum::add(const void* data, std::size_t size) {
+  if (size == 0) return;  // of nothing there need not be an address
   const auto* from = static_cast<const unsigned char*>(data);
   total_ += size;
   if (kept_ > 0) {
