@@ -52,6 +52,11 @@ class Descriptor {
     }
     return ok_status();
   }
+  Result<std::uint64_t> size() const {
+    struct stat facts {};
+    if (fstat(number_, &facts) != 0) return file_error(errno, "can't read", path_);
+    return static_cast<std::uint64_t>(facts.st_size);
+  }
   /// Zeros behind the end.
   Status read_at(std::uint64_t place, std::size_t size, std::string& to) const {
     const std::size_t from = to.size();
@@ -189,24 +194,18 @@ class LoadCheck final : public StreamSink {
   explicit LoadCheck(Blocks& blocks) : stream_(*this), blocks_(blocks) {}
 
   Status run(const Descriptor& devices) {
+    auto size = devices.size();
+    if (!size) return size.error();
     std::string piece;
-    for (std::uint64_t at = 0;; at += piece.size()) {
+    for (std::uint64_t at = 0; at < *size; at += piece.size()) {
       piece.clear();
-      if (auto got = devices.read_at(at, kBuffer, piece); !got) return got;
-      // Zeros behind the end do no harm: they are bytes.
-      struct stat facts {};
-      if (stat(devices.path().c_str(), &facts) != 0) {
-        return file_error(errno, "can't read", devices.path());
-      }
-      const auto size = static_cast<std::uint64_t>(facts.st_size);
-      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kBuffer, size - at)));
-      if (piece.empty()) break;
+      const auto left = std::min<std::uint64_t>(kBuffer, *size - at);
+      if (auto got = devices.read_at(at, left, piece); !got) return got;
       if (auto added = stream_.add(piece); !added) return added;
     }
     if (auto ended = stream_.end(); !ended) return ended;
     const auto& names = stream_.blocks();
-    const bool known =
-        std::find(names.begin(), names.end(), StandbyImage::kMainBlock) != names.end();
+    const bool known = std::find(names.begin(), names.end(), kName) != names.end();
     return known ? ok_status() : not_loadable("it names no block " + std::string(kName));
   }
 

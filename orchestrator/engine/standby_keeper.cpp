@@ -28,9 +28,13 @@ Result<bool> is_being_restored(const store::Reader& reader, const JobId& job) {
   return *held && (*held)->kind == OperationKind::CheckpointRestore;
 }
 
-bool has_partner(const Checkpoint& checkpoint) {
-  return std::any_of(checkpoint.parts.begin(), checkpoint.parts.end(),
-                     [](const CheckpointPart& part) { return !part.partner.value.empty(); });
+Result<std::optional<Checkpoint>> newest_of(const store::Reader& reader, const JobId& job) {
+  auto all = reader.checkpoints_of(job);
+  if (!all) return all.error();
+  for (auto& one : *all) {
+    if (one.state == CheckpointState::Complete) return std::optional(std::move(one));
+  }
+  return std::optional<Checkpoint>{};
 }
 
 }  // namespace
@@ -41,7 +45,6 @@ void StandbyKeeper::beat() {
   if (rows) {
     forget_outdated(rows->outdated);
     for (const auto& host : rows->hosts) tell(host, rows->wishes[host.id]);
-    looked_ = true;
   }
   context_.after(kStandbyEvery, [this] { beat(); });
 }
@@ -56,57 +59,36 @@ Result<StandbyKeeper::Rows> StandbyKeeper::look(const store::Reader& reader) con
   out.hosts = std::move(*hosts);
   auto jobs = reader.jobs_with_partners();
   if (!jobs) return jobs.error();
+  std::set<CheckpointId> wanted;
   for (const auto& job : *jobs) {
-    auto all = reader.checkpoints_of(job.id);
-    if (!all) return all.error();
-    if (auto done = look_at_job(reader, job, *all, out); !done) return done.error();
+    auto newest = newest_of(reader, job.id);
+    if (!newest) return newest.error();
+    auto restored = is_being_restored(reader, job.id);
+    if (!restored) return restored.error();
+    if (!*newest || *restored) continue;
+    wanted.insert((*newest)->id);
+    if (auto done = wish(reader, job, **newest, out); !done) return done.error();
   }
-  return add_outdated(reader, *jobs, std::move(out));
-}
-
-/// Of jobs that have ended, as far as this process knows of them: when it begins, of all.
-Result<StandbyKeeper::Rows> StandbyKeeper::add_outdated(const store::Reader& reader,
-                                                        const std::vector<Job>& jobs,
-                                                        Rows out) const {
-  std::vector<Checkpoint> candidates;
-  if (!looked_) {
-    auto all = reader.checkpoints_in(CheckpointState::Complete);
-    if (!all) return all.error();
-    candidates = std::move(*all);
-  }
-  for (const auto& id : named_) {
-    auto one = reader.checkpoint(id);
-    if (one) candidates.push_back(std::move(*one));
-  }
-  for (auto& one : candidates) {
-    const bool goes_on =
-        std::any_of(jobs.begin(), jobs.end(), [&](const Job& job) { return job.id == one.job; });
-    if (goes_on || !has_partner(one)) continue;
+  auto named = reader.checkpoints_with_partners();
+  if (!named) return named.error();
+  for (auto& one : *named) {
+    if (wanted.contains(one.id)) continue;
     auto restored = is_being_restored(reader, one.job);
     if (!restored) return restored.error();
-    if (!*restored) out.outdated.push_back(std::move(one));
+    if (*restored) {
+      keep_as_it_is(one, out.wishes);
+    } else {
+      out.outdated.push_back(std::move(one));
+    }
   }
   return out;
 }
 
-Status StandbyKeeper::look_at_job(const store::Reader& reader, const Job& job,
-                                  const std::vector<Checkpoint>& all, Rows& out) const {
-  auto restored = is_being_restored(reader, job.id);
-  if (!restored) return restored.error();
-  const Checkpoint* newest = nullptr;
-  for (const auto& one : all) {
-    const bool complete = one.state == CheckpointState::Complete;
-    if (complete && newest == nullptr) {
-      newest = &one;
-    } else if (has_partner(one) && !*restored) {
-      out.outdated.push_back(one);
-    }
-    if (*restored && complete) add_as_it_is(one, out.wishes);
-  }
-  if (newest == nullptr || *restored) return ok_status();
+Status StandbyKeeper::wish(const store::Reader& reader, const Job& job, const Checkpoint& newest,
+                           Rows& out) const {
   std::vector<policy::PartnerSought> sought;
   std::vector<const CheckpointPart*> parts;
-  for (const auto& part : newest->parts) {
+  for (const auto& part : newest.parts) {
     auto vm = reader.vm(part.vm);
     if (!vm && vm.error().code != Code::NotFound) return vm.error();
     // Another incarnation has nothing of this checkpoint's.
@@ -114,35 +96,22 @@ Status StandbyKeeper::look_at_job(const store::Reader& reader, const Job& job,
     sought.push_back({vm->host, part.partner, vm->memory});
     parts.push_back(&part);
   }
-  auto rooms = able(reader, out.hosts, job);
+  auto pool = reader.pool(job.pool);
+  if (!pool) return pool.error();
+  auto rooms = rooms_now(reader, pool->hosts, {});
   if (!rooms) return rooms.error();
+  std::erase_if(*rooms, [this](const policy::Room& room) { return unable_.contains(room.host); });
   const auto hosts = policy::choose_partners(*rooms, sought);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (!hosts[i].value.empty()) out.wishes[hosts[i]].emplace_back(newest->id, *parts[i]);
+    if (!hosts[i].value.empty()) out.wishes[hosts[i]].emplace_back(newest.id, *parts[i]);
   }
   return ok_status();
 }
 
-void StandbyKeeper::add_as_it_is(const Checkpoint& checkpoint, Wishes& to) {
+void StandbyKeeper::keep_as_it_is(const Checkpoint& checkpoint, Wishes& to) {
   for (const auto& part : checkpoint.parts) {
     if (!part.partner.value.empty()) to[part.partner].emplace_back(checkpoint.id, part);
   }
-}
-
-Result<std::vector<policy::Room>> StandbyKeeper::able(const store::Reader& reader,
-                                                      const std::vector<Host>& hosts,
-                                                      const Job& job) const {
-  auto pool = reader.pool(job.pool);
-  if (!pool) return pool.error();
-  auto vms = reader.vms();
-  if (!vms) return vms.error();
-  auto reservations = reader.reservations();
-  if (!reservations) return reservations.error();
-  std::vector<policy::Claim> claims;
-  for (const auto& one : *reservations) claims.push_back({one.host, one.memory});
-  auto rooms = policy::rooms(hosts, *vms, claims, pool->hosts, {});
-  std::erase_if(rooms, [this](const policy::Room& room) { return unable_.contains(room.host); });
-  return rooms;
 }
 
 /// First the rows, then the hosts: a row never names a host that was told to forget.
@@ -154,7 +123,6 @@ void StandbyKeeper::forget_outdated(const std::vector<Checkpoint>& outdated) {
       for (auto& part : row->parts) part.partner = {};
       return put_checkpoint(tx, context_.ports.clock, *row);
     });
-    named_.erase(one.id);
   }
 }
 
@@ -219,7 +187,6 @@ void StandbyKeeper::note(const HostId& host, const Wanted& wanted, const Standby
     }
     return changed ? put_checkpoint(tx, context_.ports.clock, *row) : ok_status();
   });
-  if (answer.kept) named_.insert(id);
   if (changed) context_.changed();
 }
 

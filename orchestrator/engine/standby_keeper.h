@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "orchestrator/engine/context.h"
-#include "orchestrator/policy/placement.h"
 
 namespace mare::engine {
 
@@ -37,13 +36,10 @@ class StandbyKeeper {
   };
 
   Result<Rows> look(const store::Reader& reader) const;
-  Result<Rows> add_outdated(const store::Reader& reader, const std::vector<Job>& jobs,
-                            Rows out) const;
-  Status look_at_job(const store::Reader& reader, const Job& job,
-                     const std::vector<Checkpoint>& all, Rows& out) const;
-  static void add_as_it_is(const Checkpoint& checkpoint, Wishes& to);
-  Result<std::vector<policy::Room>> able(const store::Reader& reader,
-                                         const std::vector<Host>& hosts, const Job& job) const;
+  /// Which host is to keep which of its parts.
+  Status wish(const store::Reader& reader, const Job& job, const Checkpoint& newest,
+              Rows& out) const;
+  static void keep_as_it_is(const Checkpoint& checkpoint, Wishes& to);
   void forget_outdated(const std::vector<Checkpoint>& outdated);
   void tell(const Host& host, const std::vector<Wanted>& wanted);
   void answered(const HostId& host, const std::vector<Wanted>& wanted,
@@ -53,9 +49,7 @@ class StandbyKeeper {
   Context& context_;
   std::map<HostId, Told> told_;
   std::set<HostId> busy_;
-  std::set<HostId> unable_;       // until they are started anew
-  std::set<CheckpointId> named_;  // whose rows name partners, as far as this process knows
-  bool looked_ = false;
+  std::set<HostId> unable_;  // until they are started anew
 };
 
 }  // namespace mare::engine

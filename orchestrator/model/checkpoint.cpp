@@ -60,6 +60,12 @@ CheckpointId base_of(const Checkpoint& checkpoint) {
   return {};
 }
 
+std::size_t parts_in_memory(const Checkpoint& checkpoint) {
+  return static_cast<std::size_t>(
+      std::count_if(checkpoint.parts.begin(), checkpoint.parts.end(),
+                    [](const CheckpointPart& part) { return !part.partner.value.empty(); }));
+}
+
 Bytes written_by(const Checkpoint& checkpoint) {
   Bytes all;
   for (const auto& part : checkpoint.parts) {

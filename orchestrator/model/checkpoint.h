@@ -2,6 +2,7 @@
 // docs/checkpoints.md tells how one comes to be.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -95,6 +96,8 @@ struct Checkpoint {
 
 /// The one that any of its parts is built on, "" if all are full: parts are built on those of one.
 CheckpointId base_of(const Checkpoint& checkpoint);
+/// Of its parts, those that a partner host has in its memory.
+std::size_t parts_in_memory(const Checkpoint& checkpoint);
 /// Of its files.
 Bytes written_by(const Checkpoint& checkpoint);
 /// Pause, skew and size of a checkpoint from its parts. Hosts' clocks may differ: nothing is below

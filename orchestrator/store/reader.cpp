@@ -265,6 +265,12 @@ Result<std::vector<Checkpoint>> Reader::checkpoints_in(CheckpointState state) co
   return all<Checkpoint>(db_, kCheckpointColumns, "checkpoint WHERE state = ? ORDER BY seq",
                          read_checkpoint, {std::string(to_string(state))});
 }
+Result<std::vector<Checkpoint>> Reader::checkpoints_with_partners() const {
+  return all<Checkpoint>(db_, kCheckpointColumns,
+                         "checkpoint WHERE EXISTS (SELECT 1 FROM json_each(parts) WHERE "
+                         "json_extract(value, '$.partner') <> '') ORDER BY seq",
+                         read_checkpoint);
+}
 Result<std::vector<Reservation>> Reader::reservations() const {
   return all<Reservation>(db_, "operation, host, memory_bytes", "reservation ORDER BY operation",
                           read_reservation);

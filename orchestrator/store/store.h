@@ -97,6 +97,8 @@ class Reader {
   Result<std::vector<Checkpoint>> checkpoints_of(const JobId& job) const;
   /// Oldest first, of all jobs.
   Result<std::vector<Checkpoint>> checkpoints_in(CheckpointState state) const;
+  /// In any state, with parts whose rows name a partner.
+  Result<std::vector<Checkpoint>> checkpoints_with_partners() const;
   Result<std::vector<Reservation>> reservations() const;
   /// Events after `seq`, oldest first.
   Result<std::vector<Event>> events_after(std::uint64_t seq, std::size_t limit) const;

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "orchestrator/model/entities.h"
-#include "rest/wire/checkpoints.h"
 
 namespace mare::rest {
 namespace {
@@ -283,7 +282,7 @@ void checkpoints(std::string& out, const std::vector<Checkpoint>& rows) {
       [](const Checkpoint& one) { return written_by(one); });
   std::size_t in_memory = 0;
   for (const auto& one : rows) {
-    if (one.state == CheckpointState::Complete) in_memory += wire::parts_in_memory(one);
+    if (one.state == CheckpointState::Complete) in_memory += parts_in_memory(one);
   }
   const std::string name = "mare_checkpoint_parts_in_memory";
   head(out, name, "gauge", "Parts of complete checkpoints that a partner host has in its memory.");

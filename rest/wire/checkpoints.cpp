@@ -1,7 +1,5 @@
 #include "rest/wire/checkpoints.h"
 
-#include <algorithm>
-
 #include "orchestrator/core/checksum.h"
 #include "rest/wire/time.h"
 
@@ -44,12 +42,6 @@ Json to_json(const Checkpoint& checkpoint) {
               {"base", id_or_null(base_of(checkpoint))},
               {"in_memory", parts_in_memory(checkpoint)},
               {"parts", parts}};
-}
-
-std::size_t parts_in_memory(const Checkpoint& checkpoint) {
-  return static_cast<std::size_t>(
-      std::count_if(checkpoint.parts.begin(), checkpoint.parts.end(),
-                    [](const CheckpointPart& part) { return !part.partner.value.empty(); }));
 }
 
 }  // namespace mare::wire

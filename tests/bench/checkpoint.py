@@ -6,8 +6,8 @@ its run: by the ends of the iterations around it, against the pace just before a
 
 Where checkpoints come every ten minutes, the two runs of a pair go on side by side, in pools of their own and with half of
 the share for each guest: by turns they would take two hours, and the machine of the second run would be another one. The
-result of the work is compared; the time is not: of two pools one goes on up to a fifth slower than the other all the time,
-before its checkpoint as after it, which is a hundred times what that costs. It is taken from inside alone there.
+result of the work is compared; the time is not: of two pools one can be a fifth slower than the other, before its checkpoint
+as after it, and that is far more than a checkpoint costs. It is taken from inside alone there.
 
 Guests are capped, as in the bench `move`: a real host writes checkpoints with cores of its own. Every run is a row that is
 kept at once: with --json a bench that was stopped goes on where it was.
