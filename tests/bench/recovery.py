@@ -31,7 +31,7 @@ from workloads import Mare, report
 
 POOL = "recovery"
 RANKS = 2
-MEMORY_MIB = 192
+MEMORY_MIB = 256
 #: Of a run without checkpoints and without a kill.
 JOB_S, QUICK_JOB_S = 30.0, 26.0
 EVERY_S = 6
@@ -444,8 +444,9 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         for percent in ((0, *wanted) if wanted else ())] or [None]
     cluster.without_pools()
     return {"setup": {
-        "seed": options.seed, "kills": len(kills), "ranks": RANKS, "memory_mib": MEMORY_MIB, "size_mib": shape.size_mib, "wws_mib": shape.wws_mib,
-        "interval_ms": shape.interval_ms, "iteration_s": campaign.pace_s, "iterations": shape.iterations, "checkpoint_every_s": EVERY_S,
+        "seed": options.seed, "kills": len(kills), "ranks": RANKS, "memory_mib": MEMORY_MIB, "link": cluster.status()["rate"],
+        "size_mib": shape.size_mib, "wws_mib": shape.wws_mib, "interval_ms": shape.interval_ms, "iteration_s": campaign.pace_s,
+        "iterations": shape.iterations, "checkpoint_every_s": EVERY_S,
         **({"curve_iterations": long.iterations, "curve_checkpoint_every_s": every_s, "curve_failure": HOST} if wanted else {}),
         "load_limit": LOAD_LIMIT, "in_memory_of_partners": options.partner},
         **results_of(rows, plain, failures, len(kills))}
