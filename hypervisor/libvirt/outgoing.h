@@ -92,7 +92,7 @@ class Outgoing {
     bool post_copy = false;                    // wanted, as soon as libvirt takes it
     bool switched = false;                     // libvirt took it
     bool stop = false;                         // the VM is to stand still for the rest
-    bool lenient = false;                      // it has the later limit of its downtime
+    Milliseconds lenient{0};                   // the risen limit of its downtime that it has
     bool holding = false;                      // it is not to switch before it is released
     std::optional<MonotonicTime> holds_since;  // when it could have, and holds
     bool released = false;

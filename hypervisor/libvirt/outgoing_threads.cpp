@@ -341,10 +341,10 @@ void Outgoing::be_lenient(Job& job, virDomainPtr domain) {
   Milliseconds limit{0};
   {
     const std::lock_guard lock(shared_->mutex);
-    if (job.holding || job.lenient || job.paused) return;
+    if (job.holding || job.paused) return;
     limit = downtime_limit_of(job.ticket, job.rounds.rounds().size(), kUsualDowntime);
-    if (limit == downtime_limit_of(job.ticket, 0, kUsualDowntime)) return;
-    job.lenient = true;
+    if (limit == downtime_limit_of(job.ticket, 0, kUsualDowntime) || limit == job.lenient) return;
+    job.lenient = limit;
   }
   set_downtime(domain, limit);
 }

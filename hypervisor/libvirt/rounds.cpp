@@ -86,9 +86,9 @@ bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microsec
 
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
                                Milliseconds usual) {
-  const auto& later = ticket.sending.later_downtime_limit;
-  if (later && rounds > static_cast<std::size_t>(kRoundsWithFirstLimit)) return *later;
-  return ticket.downtime_limit.value_or(usual);
+  const auto first = ticket.downtime_limit.value_or(usual);
+  const int whole = rounds > 0 ? static_cast<int>(rounds) - 1 : 0;
+  return risen_limit(first, ticket.sending.later_downtime_limit.value_or(first), whole);
 }
 
 }  // namespace mare::libvirt

@@ -51,7 +51,7 @@ class RoundKeeper {
 bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
                    Milliseconds limit);
 /// The limit of the downtime after so many rounds were begun: one that was chosen, and that rounds
-/// hang above, gives way.
+/// hang above, gives way step by step.
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
                                Milliseconds usual);
 

@@ -219,8 +219,8 @@ void World::end_round(Move& move) {
   add_round(move, dirtied);
   const Sending& sending = move.ticket.sending;
   Milliseconds limit = move.ticket.downtime_limit.value_or(migration.downtime_limit);
-  if (static_cast<int>(move.rounds.size()) >= kRoundsWithFirstLimit) {
-    limit = sending.later_downtime_limit.value_or(limit);
+  if (const auto& later = sending.later_downtime_limit) {
+    limit = risen_limit(limit, *later, static_cast<int>(move.rounds.size()));
   }
   const double on_wire = dirtied * wire_share(move);
   const bool fits = on_wire <= move.rate * std::chrono::duration<double>(limit).count();

@@ -1,6 +1,8 @@
 #include "orchestrator/model/forecast.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "orchestrator/model/names.h"
 
@@ -98,6 +100,17 @@ MovePolicy changed(MovePolicy policy, const PolicyChange& change) {
   if (change.at_limit) policy.at_limit = *change.at_limit;
   if (change.drop_page_cache) policy.drop_page_cache = *change.drop_page_cache;
   return policy;
+}
+
+double later_limit_share(int rounds) {
+  if (rounds < kRoundsWithFirstLimit) return 0;
+  const int step = (rounds - kRoundsWithFirstLimit) / kRoundsWithEachStep + 1;
+  return std::min(1.0, static_cast<double>(step) / kStepsToLaterLimit);
+}
+
+Milliseconds risen_limit(Milliseconds first, Milliseconds later, int rounds) {
+  const auto way = static_cast<double>((later - first).count());
+  return first + Milliseconds{std::llround(later_limit_share(rounds) * way)};
 }
 
 }  // namespace mare

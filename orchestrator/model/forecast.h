@@ -66,13 +66,19 @@ struct Sending {
   /// Pre-copy of every kind stops for its last round when that would take less. None: the
   /// hypervisor's own.
   std::optional<Milliseconds> downtime_limit = {};
-  /// Instead of that, after kRoundsWithFirstLimit rounds that did not end it: a limit that nobody
-  /// asked for must not keep a migration from its end. None: it stays.
+  /// What that rises to, in steps, by rounds that do not end it (later_limit_share()): a limit that
+  /// nobody asked for must not keep a migration from its end. None: it stays.
   std::optional<Milliseconds> later_downtime_limit = {};
   SweepSwitch sweep_switch = {};  // Hybrid
 };
 /// With the first one, that of all pages.
 inline constexpr int kRoundsWithFirstLimit = 16;
+inline constexpr int kRoundsWithEachStep = 4;
+inline constexpr int kStepsToLaterLimit = 4;
+/// How far the limit of the downtime has risen to the later one after so many whole rounds, 0 to 1.
+double later_limit_share(int rounds);
+/// The limit itself, `first` before it rose.
+Milliseconds risen_limit(Milliseconds first, Milliseconds later, int rounds);
 
 /// Unique bytes that a VM wrote since the dirty-page log was last re-armed.
 struct DirtyPoint {

@@ -107,7 +107,7 @@ struct ReplayInput {
   double round_trip_s = 0;
   std::optional<double> rate_limit;              // bytes/s, until the switch
   double downtime_limit_s = 0.3;                 // as the hypervisor is told
-  std::optional<double> later_downtime_limit_s;  // after kRoundsWithFirstLimit rounds
+  std::optional<double> later_downtime_limit_s;  // what that rises to
   std::optional<double> time_limit_s;
   LimitAction at_limit = LimitAction::Cancel;
   double destination_speed = 1;

@@ -83,13 +83,11 @@ class Rounds {
     return asked > 0 ? std::min(limit_, asked) : limit_;
   }
   double marked() const { return cold_ + hot_; }
-  bool first_limit_holds() const {
-    return in_.later_downtime_limit_s &&
-           static_cast<int>(out_.rounds.size()) < kRoundsWithFirstLimit;
-  }
+  double limit_share() const { return later_limit_share(static_cast<int>(out_.rounds.size())); }
+  bool limit_rises() const { return in_.later_downtime_limit_s && limit_share() < 1; }
   double downtime_limit_s() const {
-    return first_limit_holds() ? in_.downtime_limit_s
-                               : in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
+    const double most = in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
+    return in_.downtime_limit_s + limit_share() * (most - in_.downtime_limit_s);
   }
   /// A throttled guest may use what is left of its CPUs: one that is idle half of the time does all
   /// its work at 50%.
@@ -292,7 +290,7 @@ void Rounds::control_rate(double duration) {
 bool Rounds::steady(double before, double rate_before, double throttle_before) {
   const bool same = std::abs(marked() - before) <= kSame * before && rate_ == rate_before &&
                     throttle_ == throttle_before && cold_ <= kSame * in_.total_bytes;
-  alike_ = same && !first_limit_holds() ? alike_ + 1 : 0;
+  alike_ = same && !limit_rises() ? alike_ + 1 : 0;
   if (!same) alike_since_ = now_;
   // More throttle may be about to come, and the first of it may change nothing.
   const double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;

@@ -161,9 +161,8 @@ bool makes_rounds(Strategy strategy) {
 }
 
 constexpr Milliseconds kHybridStop{30};
-// Where nobody stated a limit, what a chosen one gives way to: what the switch itself takes comes
-// on top, and 300 ms are the most that a guest had better stand still for.
-constexpr Milliseconds kLaterLimit{250};
+// A limit that gives way by so little costs some rounds at worst.
+constexpr Milliseconds kLittle{100};
 
 /// All that are worth trying. Who waits for less to be left stands still for a shorter time after
 /// more rounds; the limit of the policy, or else of the hypervisor, is the most.
@@ -188,7 +187,7 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
     for (std::size_t i = 0; i < usual; ++i) {
       out.push_back(out[i]);
       out.back().downtime_limit = limit;
-      out.back().later_downtime_limit = most ? usual_limit : std::min(usual_limit, kLaterLimit);
+      out.back().later_downtime_limit = usual_limit;
     }
   }
   return out;
@@ -202,6 +201,14 @@ bool ends_surely(const Situation& situation, const Sending& sending) {
   in.later_downtime_limit_s.reset();
   const Replay out = replay(in, situation.costs);
   return out.converges && !out.cancelled;
+}
+
+/// Who hangs above a short limit for long before a much longer one ends it had better not have
+/// begun with it; one that is little shorter ends whenever the longer one would have.
+bool may_be_tried(const Situation& situation, const Sending& sending) {
+  const auto& later = sending.later_downtime_limit;
+  return (later && *later - sending.downtime_limit.value_or(*later) <= kLittle) ||
+         ends_surely(situation, sending);
 }
 
 double score(const Situation& situation, const Replay& replay) {
@@ -356,7 +363,7 @@ StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
   for (const auto& sending : knobs(situation, strategy)) {
     const double value = score(
         situation, replay(replay_input(situation, situation.middle, sending), situation.costs));
-    if (!first && (value >= best || !ends_surely(situation, sending))) continue;
+    if (!first && (value >= best || !may_be_tried(situation, sending))) continue;
     first = false;
     best = value;
     chosen = sending;

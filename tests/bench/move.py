@@ -2,8 +2,9 @@
 
 Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
 at half of the link's rate, 300 MB at rest), an HPL-like product, idle. Interleaved; each method moves the VM under the
-same running job, and it is brought back between two runs. Each run is a row that is kept at once: with --json a bench that
-was stopped goes on where it was, with a mared that has to learn anew.
+same running job, and it is brought back between two runs; in one more run it stays, for as long as all its memory would take
+on the wire. Each run is a row that is kept at once: with --json a bench that was stopped goes on where it was, with a mared
+that has to learn anew.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MEMORY_MIB = 512
 GOODPUT = {"100mbit": 11.77e6, "1gbit": 117.7e6}  # 1448 of 1514 bytes of a frame, less acknowledgements
 VCPU_SHARE = 0.5
 OURS = "mare"
+#: The VM stays where it is: what is "lost" then is what the measurement itself can't tell from nothing.
+NOTHING = "nothing"
 LOAD_LIMIT = 6.0
 #: A method that has not ended after so many times the wire time of its memory is given up.
 PATIENCE = 3.0
@@ -121,6 +124,12 @@ def by_mare(cluster: Cluster, job: Job, destination: str) -> tuple[Move, Json]:
     return Move(begun, over, ended["outcome"] == "succeeded", switched=report.parse_time(record["switched"])), record
 
 
+def stay(seconds: float) -> Move:
+    begun = time.time()
+    wait_until(lambda: time.time() > begun + seconds, f"the VM stayed for {seconds:.1f} s", patience_s=seconds + 10, period_s=0.1)
+    return Move(begun, time.time(), True)
+
+
 def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method | str, home: str, away: str) -> Json:
     wire_s = MEMORY_MIB * (1 << 20) / GOODPUT[rate]
     cluster.lab("rate", rate)
@@ -128,7 +137,11 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
     wait_until(lambda: time.time() > settled, f"{job.id} has run for a while", period_s=0.5)
     load = os.getloadavg()[0]
     row: dict[str, Any] = {"rate": rate, "case": job.workload.name}
-    if isinstance(method, str):
+    if method == NOTHING:
+        move = stay(wire_s)
+        row |= {"method": method, "total_time_s": move.ended - move.begun}
+        lost = job.lost_s(move)
+    elif isinstance(method, str):
         move, record = by_mare(cluster, job, away)
         row |= {"method": method, "strategy": record["strategy"], "downtime_s": (record["downtime_ms"]["hypervisor"] or 0) / 1000,
                 "bytes": record["transferred_bytes"], "total_time_s": (record["total_time_ms"] or 0) / 1000}
@@ -152,7 +165,7 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
 def turns(chance: random.Random, repeat: int) -> list[tuple[str, Method | str]]:
     """Each method so often, by chance; with a name of its own for each of its turns."""
     methods: list[tuple[str, Method | str]] = [(f"{method if isinstance(method, str) else method.name} {turn + 1}", method)
-                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE)]
+                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE, NOTHING)]
     chance.shuffle(methods)
     return methods
 
@@ -219,8 +232,9 @@ def ratios(rows: list[Json]) -> list[Json]:
         others = [middle(rows, "added_job_time_s", rate=rate, case=case, method=one.name) for one in METHODS]
         known = sorted(max(value, 0.02) for value in others if value is not None)
         if ours is not None and known:
-            out.append({"rate": rate, "case": case, "checkpoint_restart_s": middle(rows, "added_job_time_s", rate=rate, case=case, method=SAVE_RESTORE.name),
-                        "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
+            beside = {key: middle(rows, "added_job_time_s", rate=rate, case=case, method=method)
+                      for key, method in (("checkpoint_restart_s", SAVE_RESTORE.name), ("nothing_s", NOTHING))}
+            out.append({"rate": rate, "case": case, **beside, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
                         "over_best": max(ours, 0.02) / known[0], "over_median": max(ours, 0.02) / statistics.median(known)})
     return out
 

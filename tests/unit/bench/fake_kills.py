@@ -50,6 +50,10 @@ class World(Clock):
         self._due: list[tuple[float, Callable[[], None]]] = []
         self._next = 0
 
+    @staticmethod
+    def status() -> Json:
+        return {"rate": "1gbit"}
+
     # --- time -----------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:

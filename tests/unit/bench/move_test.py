@@ -17,10 +17,23 @@ from partial import Partial
 class Turns(unittest.TestCase):
     def test_each_method_has_as_many_as_asked_for(self) -> None:
         few, more = (dict(move.turns(random.Random(1), repeat)) for repeat in (1, 3))
-        self.assertEqual(len(few), len(move.METHODS) + 2)
+        self.assertEqual(len(few), len(move.METHODS) + 3)
         self.assertEqual(len(more), 3 * len(few))
         self.assertLess(few.keys(), more.keys())
         self.assertIn("mare 3", more)
+
+
+class Stays(unittest.TestCase):
+    def test_nobody_moves_it(self) -> None:
+        cluster, hand, job = mock.Mock(), mock.Mock(), mock.Mock(id="job-1")
+        cluster.get.return_value = {"state": "running"}
+        job.workload.name = "idle"
+        job.lost_s.return_value = 0.04
+        with mock.patch.multiple(move, wait_until=mock.Mock(), time=mock.Mock(**{"time.side_effect": [0.0, 100.0, 105.0]})), \
+                mock.patch.object(move, "by_mare") as by_mare:
+            row = move.one_run(cluster, hand, job, "1gbit", move.NOTHING, "h1", "h2")
+        self.assertEqual((row["method"], row["done"], row["total_time_s"], row["added_job_time_s"]), ("nothing", True, 5.0, 0.04))
+        self.assertFalse(by_mare.called or hand.method_calls or cluster.migrate.called or cluster.kill_mared.called)
 
 
 class GoesOn(unittest.TestCase):
@@ -52,8 +65,8 @@ class GoesOn(unittest.TestCase):
                 run()
             found = run()
         self.assertEqual(jobs, ["idle", "half-rate", "half-rate"])
-        self.assertEqual(len(runs), 2 * (len(move.METHODS) + 2) + 1)
-        self.assertEqual(len({(row["case"], row["method"]) for row in found["results"]["rows"]}), 2 * (len(move.METHODS) + 2))
+        self.assertEqual(len(runs), 2 * (len(move.METHODS) + 3) + 1)
+        self.assertEqual(len({(row["case"], row["method"]) for row in found["results"]["rows"]}), 2 * (len(move.METHODS) + 3))
 
 
 if __name__ == "__main__":

@@ -153,7 +153,10 @@ TEST(DowntimeLimit, AChosenOneGivesWayAfterSomeRounds) {
   EXPECT_EQ(after(100), milliseconds{30}) << "somebody asked for it";
   ticket.sending.later_downtime_limit = milliseconds{100};
   EXPECT_EQ(after(kRoundsWithFirstLimit), milliseconds{30});
-  EXPECT_EQ(after(kRoundsWithFirstLimit + 1), milliseconds{100});
+  EXPECT_EQ(after(kRoundsWithFirstLimit + 1), milliseconds{48}) << "a quarter of the way, rounded";
+  EXPECT_EQ(after(kRoundsWithFirstLimit + kRoundsWithEachStep), milliseconds{48});
+  EXPECT_EQ(after(kRoundsWithFirstLimit + kRoundsWithEachStep + 1), milliseconds{65});
+  EXPECT_EQ(after(1000), milliseconds{100});
 }
 
 }  // namespace
