@@ -199,6 +199,6 @@ def results_of(kills: list[Row], plain: Row | None, failures: list[Row], wanted:
             **({"kills_survived": exactly(survived, wanted, "count"),
                 "detection_s": at_most(worst_median(by(kills, "detection_s", "kind")), DETECTION_S, "s"),
                 "recovery_s": at_most(worst_median(by(kills, "recovery_s", "kind")), RECOVERY_S, "s")} if wanted else {}),
-            **({"saved_at_90": at_least(saved_at(curve, 90), SAVED_AT_90, "%")} if failures else {}),
+            **({"saved_at_90": at_least(saved_at(curve, 90), SAVED_AT_90, "%")} if any(row["percent"] == 90 for row in failures) else {}),
         },
     }

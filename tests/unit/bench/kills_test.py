@@ -126,6 +126,7 @@ class Results(unittest.TestCase):
 
     def test_of_what_was_not_asked_for_nothing_is_said(self) -> None:
         self.assertEqual(set(results_of([], PLAIN, [failure(90, 630.0)], 0)["bars"]), {"doubled", "saved_at_90"})
+        self.assertEqual(set(results_of([], PLAIN, [failure(70, 630.0)], 0)["bars"]), {"doubled"})
         self.assertEqual(set(self.bars([row()])), {"doubled", "kills_survived", "detection_s", "recovery_s"})
 
     def test_the_curve(self) -> None:
