@@ -230,6 +230,9 @@ pb::Sending to_wire(const Sending& value) {
   if (value.later_downtime_limit) {
     out.set_later_downtime_limit_ms(value.later_downtime_limit->count());
   }
+  if (const auto& told = value.switchover_bandwidth) {
+    out.set_switchover_bandwidth_bytes_per_s(told->value);
+  }
   *out.mutable_sweep() = to_wire(value.sweep_switch.sweep);
   out.set_sweep_best_place(value.sweep_switch.best_place);
   for (const Milliseconds wait : value.sweep_switch.waits) out.add_sweep_waits_ms(wait.count());
@@ -255,6 +258,9 @@ Result<Sending> from_wire(const pb::Sending& value) {
   if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
   if (value.has_later_downtime_limit_ms()) {
     out.later_downtime_limit = Milliseconds{value.later_downtime_limit_ms()};
+  }
+  if (value.has_switchover_bandwidth_bytes_per_s()) {
+    out.switchover_bandwidth = BytesPerSecond{value.switchover_bandwidth_bytes_per_s()};
   }
   out.sweep_switch.sweep = from_wire(value.sweep());
   out.sweep_switch.best_place = value.sweep_best_place();
@@ -388,6 +394,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   for (const double share : value.heat) out.add_heat(share);
   out.set_cost_fraction(value.cost_fraction);
   out.set_emulated(value.emulated);
+  out.set_takes_switchover_bandwidth(value.takes_switchover_bandwidth);
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
   out.set_cpu_granted(value.cpu_granted);
@@ -419,6 +426,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.heat.assign(value.heat().begin(), value.heat().end());
   out.cost_fraction = value.cost_fraction();
   out.emulated = value.emulated();
+  out.takes_switchover_bandwidth = value.takes_switchover_bandwidth();
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
   out.cpu_granted = value.cpu_granted() > 0 ? value.cpu_granted() : 1;

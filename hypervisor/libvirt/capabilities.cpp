@@ -13,6 +13,8 @@ namespace mare::libvirt {
 namespace {
 constexpr unsigned long kQemu9 = 9'000'000;
 constexpr unsigned long kQemuToFile = 8'002'000;
+constexpr unsigned long kQemuSwitchover = 8'002'000;
+constexpr unsigned long kLibvirtSwitchover = 11'001'000;
 // With several channels libvirt compresses since 9.4, QEMU by zstd since 5.0.
 constexpr unsigned long kLibvirtZstd = 9'004'000;
 // Before 8.5 libvirt can't mend a post-copy whose connection broke.
@@ -76,6 +78,10 @@ std::vector<Strategy> strategies_of(const Machinery& machinery) {
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+bool takes_switchover_bandwidth(unsigned long qemu_version, unsigned long libvirt_version) {
+  return qemu_version >= kQemuSwitchover && libvirt_version >= kLibvirtSwitchover;
 }
 
 std::string why_no_cloning(unsigned long qemu_version) {

@@ -33,6 +33,9 @@ struct Machinery {
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);
 
+/// Can a migration be told how fast its last round will be sent?
+bool takes_switchover_bandwidth(unsigned long qemu_version, unsigned long libvirt_version);
+
 /// Can VMs start as clones? "" or the reason why not. QEMU migrates to a file since 8.2.
 std::string why_no_cloning(unsigned long qemu_version);
 

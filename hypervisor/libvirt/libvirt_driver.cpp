@@ -512,7 +512,9 @@ class LibvirtDriver final : public Driver {
     auto pid = find_qemu(pid_directory(options_.uri), seen->key);
     if (!pid) return pid.error();
     auto profile = watching_.profile(vm, {*pid, seen->memory});
-    if (profile) profile->emulated = !accelerated_;
+    if (!profile) return profile;
+    profile->emulated = !accelerated_;
+    profile->takes_switchover_bandwidth = takes_switchover_bandwidth();
     return profile;
   }
   Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
@@ -577,6 +579,16 @@ class LibvirtDriver final : public Driver {
         arrivals_.on_resumed(arrival.key.uuid, WallTime{0});
       }
     }
+  }
+
+  /// False as well if libvirt does not tell its versions now: a move is then forecast without.
+  bool takes_switchover_bandwidth() {
+    auto connection = connection_.get();
+    unsigned long qemu = 0;
+    unsigned long library = 0;
+    return connection && virConnectGetVersion(connection->get(), &qemu) == 0 &&
+           virConnectGetLibVersion(connection->get(), &library) == 0 &&
+           libvirt::takes_switchover_bandwidth(qemu, library);
   }
 
   Bytes overhead() const { return accelerated_ ? kKvmOverhead : kTcgOverhead; }

@@ -92,7 +92,7 @@ class Outgoing {
     bool post_copy = false;                    // wanted, as soon as libvirt takes it
     bool switched = false;                     // libvirt took it
     bool stop = false;                         // the VM is to stand still for the rest
-    Milliseconds lenient{0};                   // the risen limit of its downtime that it has
+    std::optional<Milliseconds> limit;         // of its downtime: the last one that was set
     bool holding = false;                      // it is not to switch before it is released
     std::optional<MonotonicTime> holds_since;  // when it could have, and holds
     bool released = false;
@@ -151,7 +151,7 @@ class Outgoing {
   bool take_sample(Job& job, virDomainPtr domain);
   void watch_link(Job& job, virDomainPtr domain);
   void bound_queues(Job& job);
-  void be_lenient(Job& job, virDomainPtr domain);
+  void follow_limit(Job& job, virDomainPtr domain);
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
   void follow_sweep(Job& job, virDomainPtr domain);

@@ -83,8 +83,13 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
   const std::string xml =
       take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
   if (xml.empty()) return last_error("its description can't be read");
-  return ask(domain, route,
-             call_for(ticket, route, retarget(xml, route.bridge, route.console, route.preloads)));
+  const std::string there = retarget(xml, route.bridge, route.console, route.preloads);
+  const Status done = ask(domain, route, call_for(ticket, route, there));
+  // A VM that an older QEMU started, before the host got its present one, does not know it.
+  if (done || !refuses_switchover_bandwidth(ticket.sending, done.error().message)) return done;
+  MigrationTicket without = ticket;
+  without.sending.switchover_bandwidth.reset();
+  return ask(domain, route, call_for(without, route, there));
 }
 
 }  // namespace
@@ -224,7 +229,7 @@ void Outgoing::sample(const JobPtr& job) {
     follow_sweep(*job, domain.get());
     do_chores(*job, domain.get(), *chores);
     control_rate(*job, domain.get());
-    be_lenient(*job, domain.get());
+    follow_limit(*job, domain.get());
     hold(*job, domain.get());
   }
 }
@@ -336,15 +341,25 @@ bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
   return true;
 }
 
-/// A limit of the downtime that was chosen, and that its rounds hang above, gives way.
-void Outgoing::be_lenient(Job& job, virDomainPtr domain) {
+/// A limit of the downtime that was chosen, and that its rounds hang above, gives way. And one that
+/// goes by the rate that it was told is less on a link that has become slower.
+void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
   Milliseconds limit{0};
   {
     const std::lock_guard lock(shared_->mutex);
     if (job.holding || job.paused) return;
-    limit = downtime_limit_of(job.ticket, job.rounds.rounds().size(), kUsualDowntime);
-    if (limit == downtime_limit_of(job.ticket, 0, kUsualDowntime) || limit == job.lenient) return;
-    job.lenient = limit;
+    const auto& rounds = job.rounds.rounds();
+    const Sending& sending = job.ticket.sending;
+    limit = downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime);
+    // What throttles or limits its rounds says nothing of the last one.
+    const bool at_full_rate =
+        sending.strategy == Strategy::PreCopy && !job.ticket.bandwidth_limit && !job.holds_since;
+    const auto seen = at_full_rate ? recent_rate(rounds) : std::nullopt;
+    if (sending.switchover_bandwidth && seen) {
+      limit = limit_on_slower_link(limit, *sending.switchover_bandwidth, *seen);
+    }
+    if (limit == job.limit.value_or(downtime_limit_of(job.ticket, 0, kUsualDowntime))) return;
+    job.limit = limit;
   }
   set_downtime(domain, limit);
 }

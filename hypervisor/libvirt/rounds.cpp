@@ -1,12 +1,19 @@
 #include "hypervisor/libvirt/rounds.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 namespace mare::libvirt {
 namespace {
 
 // The event of the last iteration comes some milliseconds after the VM stopped for it.
 constexpr Microseconds kSameMoment{20'000};
+constexpr Microseconds kRecent{1'000'000};
+constexpr Microseconds kLongEnough{500'000};
+// Between rounds the log is looked at: that alone makes a rate look a little lower.
+constexpr double kMuchSlower = 0.8;
+constexpr double kSteps = 10;
 
 }  // namespace
 
@@ -89,6 +96,25 @@ Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds
   const auto first = ticket.downtime_limit.value_or(usual);
   const int whole = rounds > 0 ? static_cast<int>(rounds) - 1 : 0;
   return risen_limit(first, ticket.sending.later_downtime_limit.value_or(first), whole);
+}
+
+std::optional<BytesPerSecond> recent_rate(const std::vector<Round>& rounds) {
+  Microseconds took{0};
+  Bytes sent;
+  for (std::size_t i = rounds.size(); i > 1 && took < kRecent; --i) {
+    took += rounds[i - 1].duration;
+    sent = sent + rounds[i - 1].sent;
+  }
+  if (took < kLongEnough) return std::nullopt;
+  return BytesPerSecond{static_cast<double>(sent.count) / Seconds{took}.count()};
+}
+
+Milliseconds limit_on_slower_link(Milliseconds limit, BytesPerSecond told, BytesPerSecond seen) {
+  if (seen.value >= kMuchSlower * told.value) return limit;
+  // In steps, or it would be told anew at each sample.
+  const double share = std::floor(kSteps * std::max(0.0, seen.value) / told.value) / kSteps;
+  const auto less = std::chrono::duration_cast<Milliseconds>(share * limit);
+  return std::max(Milliseconds{1}, less);
 }
 
 }  // namespace mare::libvirt

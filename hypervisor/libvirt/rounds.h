@@ -54,5 +54,11 @@ bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microsec
 /// hang above, gives way step by step.
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
                                Milliseconds usual);
+/// At what rate the newest rounds were sent, those of the last second or so. None until the rounds
+/// after the first took half a second: the first one looks through memory that is not sent.
+std::optional<BytesPerSecond> recent_rate(const std::vector<Round>& rounds);
+/// What the hypervisor is to be told for `limit` when it goes by `told`, and the link carries much
+/// less than that now (another migration shares it): so much less. At least 1 ms.
+Milliseconds limit_on_slower_link(Milliseconds limit, BytesPerSecond told, BytesPerSecond seen);
 
 }  // namespace mare::libvirt

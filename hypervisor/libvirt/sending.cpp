@@ -11,6 +11,8 @@ namespace mare::libvirt {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
+// VIR_MIGRATE_PARAM_BANDWIDTH_AVAIL_SWITCHOVER; libvirt before 11.1 has no such name.
+constexpr const char* kSwitchoverBandwidth = "bandwidth.avail.switchover";
 
 void add_throttle(const Sending& sending, MigrateCall& call) {
   call.flags |= VIR_MIGRATE_AUTO_CONVERGE;
@@ -41,6 +43,10 @@ void add_bandwidth(const MigrationTicket& ticket, MigrateCall& call) {
     call.parameters.emplace_back(VIR_MIGRATE_PARAM_BANDWIDTH_POSTCOPY,
                                  mebibytes_per_s(*ticket.bandwidth_limit));
   }
+  if (sending.switchover_bandwidth) {
+    call.parameters.emplace_back(kSwitchoverBandwidth,
+                                 mebibytes_per_s(*sending.switchover_bandwidth));
+  }
 }
 
 Status refuse(const std::string& what, int value, int low, int high) {
@@ -54,6 +60,13 @@ Status refuse(const std::string& what, int value, int low, int high) {
 bool may_post_copy(const Sending& sending) {
   return sending.strategy == Strategy::PostCopy || sending.strategy == Strategy::Hybrid ||
          sending.allow_post_copy;
+}
+
+bool refuses_switchover_bandwidth(const Sending& sending, const std::string& error) {
+  // QEMU's name of the parameter, or libvirt's.
+  return sending.switchover_bandwidth &&
+         (error.find("avail-switchover-bandwidth") != std::string::npos ||
+          error.find(kSwitchoverBandwidth) != std::string::npos);
 }
 
 unsigned long long mebibytes_per_s(BytesPerSecond rate) {

@@ -26,6 +26,8 @@ MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route);
 
 /// May this migration be switched to post-copy?
 bool may_post_copy(const Sending& sending);
+/// Did it fail since the VM's QEMU can't be told how fast its last round will be sent?
+bool refuses_switchover_bandwidth(const Sending& sending, const std::string& error);
 /// libvirt counts in whole MiB/s and takes 0 for no limit.
 unsigned long long mebibytes_per_s(BytesPerSecond rate);
 /// The wait of a guest that was at `place` so long after the last whole round was over.

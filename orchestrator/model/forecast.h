@@ -69,6 +69,10 @@ struct Sending {
   /// What that rises to, in steps, by rounds that do not end it (later_limit_share()): a limit that
   /// nobody asked for must not keep a migration from its end. None: it stays.
   std::optional<Milliseconds> later_downtime_limit = {};
+  /// How fast the last round will be sent, in bytes of memory: what fits into the limit goes by
+  /// that. None: by what the hypervisor saw itself, in the last 100 ms or so. All but post-copy and
+  /// those that pause it first.
+  std::optional<BytesPerSecond> switchover_bandwidth = {};
   SweepSwitch sweep_switch = {};  // Hybrid
 };
 /// With the first one, that of all pages.
@@ -108,11 +112,12 @@ struct MemoryProfile {
   std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
   /// Share of each region of guest-physical memory written in the last cycle, 0 to 1; 64 regions.
   std::vector<double> heat;
-  double cost_fraction = 0;  // of the guest's time that the log took, as estimated
-  bool emulated = false;     // its CPUs are a program's threads (QEMU's TCG)
-  double host_cpus = 0;      // of the host that it is on; 0: unknown
-  double busy_cpus = 0;      // of them, while it was watched last; 0 to host_cpus
-  double cpu_granted = 1;    // of the CPU time that its vCPUs wanted then; over 0 to 1
+  double cost_fraction = 0;                 // of the guest's time that the log took, as estimated
+  bool emulated = false;                    // its CPUs are a program's threads (QEMU's TCG)
+  bool takes_switchover_bandwidth = false;  // Sending's; its hypervisor can be told
+  double host_cpus = 0;                     // of the host that it is on; 0: unknown
+  double busy_cpus = 0;                     // of them, while it was watched last; 0 to host_cpus
+  double cpu_granted = 1;  // of the CPU time that its vCPUs wanted then; over 0 to 1
   // What a quota lets its vCPUs have of CPUs, all together: so much of the period in each, and not
   // more in one that they slept through before; 0: there is none.
   double cpu_quota = 0;

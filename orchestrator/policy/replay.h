@@ -161,6 +161,11 @@ struct MissingPages {
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
                         const MissingPages& missing);
 
+/// How fast pages that were written lately can be sent while the VM stands still, in bytes of
+/// memory a second: as if they could not be compressed, so that they come no later than said if
+/// they can't.
+double rate_of_last_round(const ReplayInput& input, const HypervisorCosts& costs = {});
+
 /// Pre-copy with all its variants (replay_rounds.cpp).
 Replay replay_rounds(const ReplayInput& input, const HypervisorCosts& costs);
 

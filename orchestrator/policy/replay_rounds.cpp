@@ -63,6 +63,8 @@ class Rounds {
     next_look_ = costs.throttle_sync_s;
   }
 
+  double rate_of_last_round() const { return std::min(in_.link_rate, 1 / hot_s(in_.link_rate)); }
+
   Replay run() {
     if (strategy() == Strategy::PostCopy) {
       lead();
@@ -133,8 +135,14 @@ class Rounds {
   double marked_s(double rate) const { return cold_ * cold_s(rate) + hot_ * hot_s(rate); }
   double marked_wire() const { return cold_ * cold_wire_ + hot_ * hot_wire_; }
 
-  /// Memory below which QEMU stops: it takes compressed bytes a second for pages a second.
-  double threshold() const { return hot_wire_ / hot_s(rate_) * downtime_limit_s(); }
+  bool rate_is_told() const { return in_.sending.switchover_bandwidth.has_value(); }
+  /// Memory below which QEMU stops, by the rate that it was told or else sees: it takes compressed
+  /// bytes a second for pages a second.
+  double threshold() const {
+    const double rate =
+        rate_is_told() ? in_.sending.switchover_bandwidth->value : hot_wire_ / hot_s(rate_);
+    return rate * downtime_limit_s();
+  }
 
   void round();
   void send_for(double duration);
@@ -319,8 +327,9 @@ void Rounds::round() {
   // On average the look comes half a slice after the threshold was passed.
   const double per_byte = marked() > 0 ? marked_s(rate_) / marked() : 0;
   const double down_to_threshold = std::max(0.0, marked() - threshold()) * per_byte;
-  // A wait before it makes the rate look low, so that nothing fits, until that is told anew.
-  const double least = waited_ > 0 ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
+  // A wait before it makes the rate look low, so that nothing fits, until that is seen anew.
+  const bool looks_slow = waited_ > 0 && !rate_is_told();
+  const double least = looks_slow ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
   const double wanted = std::min(std::max(least, down_to_threshold + costs_.iterate_s / 2),
                                  std::max(costs_.iterate_s, marked_s(rate_)));
   double duration = until_next_look(wanted);
@@ -336,8 +345,8 @@ void Rounds::round() {
     return;
   }
   // What fits goes by the rate of the last window, which began before this look's own wait.
-  const bool told_anew = duration >= costs_.rate_window_s;
-  const double seen = threshold() * (told_anew ? 1 : duration / (duration + waited_before));
+  const bool as_it_is = rate_is_told() || duration >= costs_.rate_window_s;
+  const double seen = threshold() * (as_it_is ? 1 : duration / (duration + waited_before));
   if (ends_by_now(seen)) {
     // The round that ends it leaves less than the threshold, by half a slice on average.
     const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);
@@ -477,6 +486,13 @@ void Rounds::switch_to_post_copy() {
 }
 
 }  // namespace
+
+double rate_of_last_round(const ReplayInput& input, const HypervisorCosts& costs) {
+  if (!(input.link_rate > 0) || input.curve == nullptr) return 0;
+  ReplayInput unlimited = input;
+  unlimited.rate_limit.reset();
+  return Rounds(unlimited, costs).rate_of_last_round();
+}
 
 Replay replay_rounds(const ReplayInput& input, const HypervisorCosts& costs) {
   // Whether it would end by itself is a question without the time limit.

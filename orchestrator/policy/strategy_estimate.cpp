@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -160,6 +161,18 @@ bool makes_rounds(Strategy strategy) {
          strategy == Strategy::Throttled || strategy == Strategy::Compressed;
 }
 
+/// What the hypervisor is to be told of it: it takes whole MiB/s.
+std::optional<BytesPerSecond> switchover_bandwidth(const Situation& situation,
+                                                   const Sending& sending) {
+  if (!situation.input.profile.takes_switchover_bandwidth) return std::nullopt;
+  if (!makes_rounds(sending.strategy) && sending.strategy != Strategy::Hybrid) return std::nullopt;
+  const double rate =
+      rate_of_last_round(replay_input(situation, situation.middle, sending), situation.costs);
+  const double step = situation.costs.rate_step;
+  if (rate < step) return std::nullopt;
+  return BytesPerSecond{std::floor(rate / step) * step};
+}
+
 constexpr Milliseconds kHybridStop{30};
 // A limit that gives way by so little costs some rounds at worst.
 constexpr Milliseconds kLittle{100};
@@ -170,7 +183,10 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
   const ForecastInput& in = situation.input;
   const auto most = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
   std::vector<Sending> out = own_knobs(situation, strategy);
-  for (auto& sending : out) sending.downtime_limit = most;
+  for (auto& sending : out) {
+    sending.downtime_limit = most;
+    sending.switchover_bandwidth = switchover_bandwidth(situation, sending);
+  }
   if (strategy == Strategy::Hybrid) {
     // It ends by post-copy. With the hypervisor's own limit chance would make that a long stop now
     // and then: its third round may just fit.

@@ -84,6 +84,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"hot_compressed_fraction", profile.hot_compressed_fraction},
                   {"cost_fraction", profile.cost_fraction},
                   {"emulated", profile.emulated},
+                  {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
                   {"cpu_granted", profile.cpu_granted},
@@ -104,8 +105,8 @@ MemoryProfile profile_from(const json& from) {
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
-  const auto emulated = from.find("emulated");
-  out.emulated = emulated != from.end() && emulated->is_boolean() && emulated->get<bool>();
+  out.emulated = flag_or(from, "emulated", false);
+  out.takes_switchover_bandwidth = flag_or(from, "takes_switchover_bandwidth", false);
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
   out.cpu_granted = number_or(from, "cpu_granted", out.cpu_granted);
@@ -253,6 +254,9 @@ std::string sending_text(const Sending& sending) {
   if (sending.later_downtime_limit) {
     out["later_downtime_limit_ms"] = sending.later_downtime_limit->count();
   }
+  if (sending.switchover_bandwidth) {
+    out["switchover_bandwidth_bytes_per_s"] = sending.switchover_bandwidth->value;
+  }
   if (!sending.sweep_switch.waits.empty()) {
     json waits = json::array();
     for (const Milliseconds wait : sending.sweep_switch.waits) waits.push_back(wait.count());
@@ -280,6 +284,8 @@ Sending sending_from(const std::string& text) {
   if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
   const auto later = number_or<std::int64_t>(from, "later_downtime_limit_ms", 0);
   if (later > 0) out.later_downtime_limit = Milliseconds{later};
+  const auto told = number_or(from, "switchover_bandwidth_bytes_per_s", 0.0);
+  if (told > 0) out.switchover_bandwidth = BytesPerSecond{told};
   out.sweep_switch.sweep = sweep_from(from);
   out.sweep_switch.best_place = number_or(from, "sweep_best_place", 0.0);
   for (const auto& wait : list_in(from, "sweep_waits_ms")) {

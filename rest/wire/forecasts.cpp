@@ -69,6 +69,8 @@ Json to_json(const Sending& sending) {
        or_null(sending.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
       {"later_downtime_limit_ms",
        or_null(sending.later_downtime_limit, [](Milliseconds limit) { return limit.count(); })},
+      {"switchover_bandwidth_bytes_per_s",
+       or_null(sending.switchover_bandwidth, [](BytesPerSecond rate) { return rate.value; })},
       {"sweep_switch", sweep_switch_json(sending.sweep_switch)}};
 }
 
@@ -83,6 +85,7 @@ Json to_json(const MemoryProfile& profile) {
               {"hot_compressed_fraction", profile.hot_compressed_fraction},
               {"cost_fraction", profile.cost_fraction},
               {"emulated", profile.emulated},
+              {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},
               {"cpu_granted", profile.cpu_granted},

@@ -132,6 +132,22 @@ class StrategiesTest(unittest.TestCase):
                 self.cluster.lab("rate", "1gbit")
                 job.assert_right()
 
+    def test_qemu_stops_by_the_rate_of_the_link_as_it_was_measured(self) -> None:
+        for strategy in ("pre-copy", "compressed"):
+            with self.subTest(strategy=strategy):
+                job, vm, source, operation = self.begin_slow(strategy)
+                self.wait_state(operation, "PreCopying")
+                said = self.cluster.get(f"forecasts/{operation['id']}")
+                told = said["sending"]["switchover_bandwidth_bytes_per_s"]
+                self.assertGreater(told, 0.85 * said["link"]["goodput_bytes_per_s"])
+                self.assertLessEqual(told, said["link"]["goodput_bytes_per_s"])
+                knobs = self.cluster.virsh(source, "qemu-monitor-command", vm, "--hmp", "info migrate_parameters")
+                self.assertRegex(knobs, rf"avail-switchover-bandwidth: {told:.0f}\b")
+                self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
+                self.cluster.finish(operation, "cancelled")
+                self.cluster.lab("rate", "1gbit")
+                job.assert_right()
+
     def test_post_copy_has_no_way_back(self) -> None:
         job, vm, source, operation = self.begin_slow("post-copy")
         self.wait_state(operation, "PostCopying")

@@ -70,6 +70,7 @@ Sending full_sending() {
           true,
           Milliseconds{45},
           Milliseconds{290},
+          BytesPerSecond{3.5e6},
           {{true, Microseconds{1'500'000}}, {Milliseconds{7}, Milliseconds{0}}, 0.375}};
 }
 
@@ -119,6 +120,7 @@ MemoryProfile full_profile() {
   profile.compressed_fraction = 0.625;
   profile.hot_compressed_fraction = 0.75;
   profile.emulated = true;
+  profile.takes_switchover_bandwidth = true;
   profile.host_cpus = 8;
   profile.busy_cpus = 2.5;
   profile.cpu_granted = 0.75;
@@ -190,12 +192,12 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
 
 bool same(const Sending& a, const Sending& b) {
   const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
-               later, sweep] = a;
+               later, switchover, sweep] = a;
   return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
-                  later, sweep) ==
+                  later, switchover, sweep) ==
          std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
                   b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy,
-                  b.downtime_limit, b.later_downtime_limit, b.sweep_switch);
+                  b.downtime_limit, b.later_downtime_limit, b.switchover_bandwidth, b.sweep_switch);
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {
@@ -246,16 +248,17 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
   const auto& [source, taken, total, zero, compressed, hot, sequential, sweep, cycles, heat, cost,
-               emulated, cpus, busy, granted, quota, period] = a;
+               emulated, told, cpus, busy, granted, quota, period] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
-  return cycles_same && std::tie(source, taken, total, zero, compressed, hot, sequential, sweep,
-                                 heat, cost, emulated, cpus, busy, granted, quota, period) ==
-                            std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                                     b.hot_compressed_fraction, b.sequential, b.sweep, b.heat,
-                                     b.cost_fraction, b.emulated, b.host_cpus, b.busy_cpus,
-                                     b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
+  return cycles_same &&
+         std::tie(source, taken, total, zero, compressed, hot, sequential, sweep, heat, cost,
+                  emulated, told, cpus, busy, granted, quota, period) ==
+             std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
+                      b.hot_compressed_fraction, b.sequential, b.sweep, b.heat, b.cost_fraction,
+                      b.emulated, b.takes_switchover_bandwidth, b.host_cpus, b.busy_cpus,
+                      b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

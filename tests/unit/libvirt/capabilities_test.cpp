@@ -61,6 +61,12 @@ TEST(Capabilities, OldQemuMovesEmulatedGuestsOnlyWhileTheyStandStill) {
   EXPECT_TRUE(offers(with_kvm, Strategy::PreCopy));
 }
 
+TEST(Capabilities, TheLastRoundsRateCanBeToldToNewerOnes) {
+  EXPECT_TRUE(takes_switchover_bandwidth(8'002'000, 11'001'000));
+  EXPECT_FALSE(takes_switchover_bandwidth(8'001'005, 11'003'000));
+  EXPECT_FALSE(takes_switchover_bandwidth(10'000'002, 11'000'000));
+}
+
 TEST(Capabilities, APostCopyIsMendedOnlyWhereThatWasSeenToHold) {
   EXPECT_EQ(why_no_mending(true, 10'000'000), "");
   EXPECT_NE(why_no_mending(true, 11'003'000).find("11.3.0"), std::string::npos);

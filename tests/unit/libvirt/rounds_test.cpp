@@ -159,5 +159,35 @@ TEST(DowntimeLimit, AChosenOneGivesWayAfterSomeRounds) {
   EXPECT_EQ(after(1000), milliseconds{100});
 }
 
+Round round_of(int ms, std::uint64_t sent) {
+  Round out;
+  out.duration = milliseconds{ms};
+  out.sent = Bytes{sent};
+  return out;
+}
+
+TEST(RecentRate, IsOfTheNewestRoundsWithoutTheFirst) {
+  EXPECT_EQ(recent_rate({}), std::nullopt);
+  EXPECT_EQ(recent_rate({round_of(5000, 1000)}), std::nullopt);
+  EXPECT_EQ(recent_rate({round_of(5000, 1000), round_of(499, 998)}), std::nullopt);
+  EXPECT_EQ(recent_rate({round_of(5000, 1000), round_of(500, 1000)}), BytesPerSecond{2000});
+  // Two rounds of half a second are enough: those before tell nothing of now.
+  EXPECT_EQ(
+      recent_rate({round_of(5000, 1), round_of(9000, 1), round_of(500, 600), round_of(500, 400)}),
+      BytesPerSecond{1000});
+}
+
+TEST(LimitOnSlowerLink, IsLessByAsMuchAsTheLinkCarriesLess) {
+  const auto limit = [](double seen) {
+    return limit_on_slower_link(milliseconds{200}, BytesPerSecond{1000}, BytesPerSecond{seen});
+  };
+  EXPECT_EQ(limit(2000), milliseconds{200});
+  EXPECT_EQ(limit(800), milliseconds{200}) << "so much a look between rounds takes";
+  EXPECT_EQ(limit(799), milliseconds{140});
+  EXPECT_EQ(limit(510), milliseconds{100});
+  EXPECT_EQ(limit(500), milliseconds{100});
+  EXPECT_EQ(limit(0), milliseconds{1});
+}
+
 }  // namespace
 }  // namespace mare::libvirt

@@ -93,6 +93,28 @@ TEST(CallFor, ABandwidthLimitHoldsInPostCopyToo) {
   EXPECT_TRUE(call.flags & VIR_MIGRATE_POSTCOPY);
 }
 
+TEST(CallFor, TellsHowFastTheLastRoundWillGoOnlyWhenToldItself) {
+  EXPECT_EQ(find(call_for(with(Strategy::PreCopy), kRoute, ""), "bandwidth.avail.switchover"),
+            nullptr);
+  auto ticket = with(Strategy::PreCopy);
+  ticket.sending.switchover_bandwidth = BytesPerSecond{11.2 * 1024 * 1024};
+  ticket.bandwidth_limit = BytesPerSecond{5.0 * 1024 * 1024};
+  const auto call = call_for(ticket, kRoute, "");
+  EXPECT_EQ(value_of<unsigned long long>(call, "bandwidth.avail.switchover"), 11U);
+  EXPECT_EQ(value_of<unsigned long long>(call, VIR_MIGRATE_PARAM_BANDWIDTH), 5U);
+}
+
+TEST(CallFor, AQemuThatCanNotBeToldIsKnownByItsError) {
+  Sending sending;
+  const std::string qemu = "Parameter 'avail-switchover-bandwidth' is unexpected";
+  EXPECT_FALSE(refuses_switchover_bandwidth(sending, qemu)) << "it was not told";
+  sending.switchover_bandwidth = BytesPerSecond{1e7};
+  EXPECT_TRUE(refuses_switchover_bandwidth(sending, qemu));
+  EXPECT_TRUE(refuses_switchover_bandwidth(
+      sending, "Migration option 'bandwidth.avail.switchover' is not supported by QEMU binary"));
+  EXPECT_FALSE(refuses_switchover_bandwidth(sending, "unable to connect"));
+}
+
 TEST(CallFor, RateControlBeginsAtItsLowestRate) {
   auto ticket = with(Strategy::RateControlled);
   ticket.sending.rate_min = BytesPerSecond{3.0 * 1024 * 1024};

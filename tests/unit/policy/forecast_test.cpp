@@ -109,6 +109,25 @@ TEST(Forecast, ALimitThatGivesWayByLittleNeedNotBeSureToBeMet) {
   EXPECT_TRUE(of(out, Strategy::PreCopy).converges);
 }
 
+TEST(Forecast, TellsHowFastTheLastRoundWillGoWhereThatIsTaken) {
+  ForecastInput calm = input(1 * kMega, 4 * kMega);
+  offer_only(calm, {Strategy::PreCopy});
+  EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, std::nullopt);
+  calm.profile.takes_switchover_bandwidth = true;
+  const double mib = 1048576;
+  const double whole = std::floor(calm.link.goodput.value / mib) * mib;
+  EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, BytesPerSecond{whole});
+  offer_only(calm, {Strategy::Compressed});
+  EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, BytesPerSecond{whole})
+      << "as if the last pages could not be compressed";
+  offer_only(calm, {Strategy::PostCopy});
+  EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, std::nullopt);
+  // libvirt has nothing below 1 MiB/s.
+  offer_only(calm, {Strategy::PreCopy});
+  calm.link.goodput = BytesPerSecond{0.9 * mib};
+  EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, std::nullopt);
+}
+
 TEST(Forecast, ABusyHostBeginsLater) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   in.profile.host_cpus = 2;

@@ -408,6 +408,37 @@ TEST(Replay, TheBandwidthLimitEndsAtTheSwitch) {
   EXPECT_NEAR(out.downtime_s, 0.15 + 0.07, 0.02);  // the threshold is of the limit, the rest not
 }
 
+TEST(Replay, ItStopsByTheRateThatItWasTold) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  in.rate_limit = 5 * 1048576;
+  in.sending.switchover_bandwidth = BytesPerSecond{10 * kMega};
+  // 0.3 s of the link, less half a slice of the limit; not 0.3 s of the limit.
+  EXPECT_NEAR(replay(in).downtime_s, 0.3 - 0.013 + 0.07, 0.02);
+  // A link that is faster than told: a shorter stop.
+  ReplayInput slow_said = input(idle);
+  const double by_itself = replay(slow_said).downtime_s;
+  slow_said.sending.switchover_bandwidth = BytesPerSecond{8 * kMega};
+  EXPECT_NEAR(by_itself - replay(slow_said).downtime_s, 0.06, 0.01);
+}
+
+TEST(RateOfLastRound, IsTheLinksOrWhatIsCompressedASecond) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle);
+  const double raw = rate_of_last_round(in);
+  EXPECT_NEAR(raw, in.link_rate, 0.003 * in.link_rate) << "less the headers";
+  in.rate_limit = 1 * kMega;
+  EXPECT_DOUBLE_EQ(rate_of_last_round(in), raw) << "the limit is lifted for it";
+  in.sending.strategy = Strategy::Compressed;
+  in.compressed_fraction = 0.1;
+  EXPECT_DOUBLE_EQ(rate_of_last_round(in), in.link_rate);
+  HypervisorCosts slow;
+  slow.compress_rate = 1 * kMega;
+  EXPECT_DOUBLE_EQ(rate_of_last_round(in, slow), 2 * kMega) << "two channels";
+  in.link_rate = 0;
+  EXPECT_DOUBLE_EQ(rate_of_last_round(in), 0);
+}
+
 TEST(Replay, WithoutALinkThereIsNothing) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle);

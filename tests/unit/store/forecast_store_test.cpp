@@ -53,6 +53,7 @@ Forecast full_forecast(const std::string& id) {
   out.profile.compressed_fraction = 0.4;
   out.profile.hot_compressed_fraction = 0.6;
   out.profile.emulated = true;
+  out.profile.takes_switchover_bandwidth = true;
   out.profile.cost_fraction = 0.002;
   out.profile.host_cpus = 8;
   out.profile.busy_cpus = 2.5;
@@ -110,6 +111,7 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_EQ(a.zero, b.zero);
   EXPECT_DOUBLE_EQ(a.compressed_fraction, b.compressed_fraction);
   EXPECT_EQ(a.emulated, b.emulated);
+  EXPECT_EQ(a.takes_switchover_bandwidth, b.takes_switchover_bandwidth);
   EXPECT_DOUBLE_EQ(a.hot_compressed_fraction, b.hot_compressed_fraction);
   EXPECT_DOUBLE_EQ(a.cost_fraction, b.cost_fraction);
   EXPECT_DOUBLE_EQ(a.host_cpus, b.host_cpus);

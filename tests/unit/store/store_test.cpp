@@ -402,7 +402,8 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
                        0.75,
                        true,
                        Milliseconds{45},
-                       Milliseconds{290}};
+                       Milliseconds{290},
+                       BytesPerSecond{3.5e6}};
   migration.rounds = {{0, Microseconds{1}, Microseconds{2}, Bytes{3}, Bytes{4}, 5.5},
                       {1, Microseconds{6}, Microseconds{7}, Bytes{8}, Bytes{9}, 10.25}};
   migration.transferred = Bytes{99};
@@ -438,6 +439,7 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_TRUE(row->sending.allow_post_copy);
     EXPECT_EQ(row->sending.downtime_limit, Milliseconds{45});
     EXPECT_EQ(row->sending.later_downtime_limit, Milliseconds{290});
+    EXPECT_EQ(row->sending.switchover_bandwidth, BytesPerSecond{3.5e6});
     EXPECT_EQ(row->rounds.size(), 2U);
     EXPECT_EQ(row->rounds[1].sent, Bytes{8});
     EXPECT_DOUBLE_EQ(row->rounds[1].dirty_bytes_per_s, 10.25);
