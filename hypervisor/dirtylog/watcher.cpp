@@ -206,7 +206,10 @@ Status Watcher::begin_cycle(Vm& vm) {
   const bool first = vm.cycles.empty();
   vm.sweep.begin_cycle(vm.written);
   cycle.glance = vm.glances > 0;
-  if (first || !vm.cycles.back().glance) vm.lately = {};
+  if (first || !vm.cycles.back().glance) {
+    vm.lately = {};
+    vm.lately_heat.clear();
+  }
   if (cycle.glance) {
     --vm.glances;
   } else {
@@ -267,7 +270,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   cycle.whole = next == kPoints.end() || *next > cycle.length;
   keep_heat(vm, reading);
   vm.sweep.look(reading.written, point.wall);
-  vm.lately.add(reading.written);
+  keep_lately(vm, reading);
   if (!cycle.whole) {
     vm.due = cycle.began + *next;
     return;
@@ -294,6 +297,14 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
     vm.heat[i] = std::max(vm.heat[i], seen.heat[i]);
   }
   vm.written.add(seen.written);
+}
+
+void Watcher::keep_lately(Vm& vm, const LogReading& seen) {
+  vm.lately.add(seen.written);
+  vm.lately_heat.resize(seen.heat.size(), 0.0);
+  for (std::size_t i = 0; i < seen.heat.size(); ++i) {
+    vm.lately_heat[i] = std::max(vm.lately_heat[i], seen.heat[i]);
+  }
 }
 
 /// A set-up, or another program, that the last long cycle saw is over: what was written since the
@@ -328,6 +339,11 @@ void Watcher::cut_short(Vm& vm) {
   // Cut short: it lasted for as long as it was looked at.
   if (!last.whole) last.length = last.seen.points.back().wall;
   last.whole = true;
+  // Of a VM that is forecast again and again no cycle lasts to its planned end.
+  if (!last.glance && last.length >= kFirstCycle) {
+    vm.written = vm.lately;
+    vm.heat = vm.lately_heat;
+  }
 }
 
 void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {

@@ -92,6 +92,7 @@ class Watcher {
     PageSet written;
     PageSet first_look;  // of the last cycle
     PageSet lately;      // since the running cycle began, or the glances before it
+    std::vector<double> lately_heat;  // the same
     SweepFinder sweep;
     std::string why = "its log is not open yet";
     bool hopeless = false;
@@ -108,6 +109,7 @@ class Watcher {
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
   static void keep_heat(Vm& vm, const LogReading& seen);
+  static void keep_lately(Vm& vm, const LogReading& seen);
   static const PageSet& written_now(const Vm& vm);
   static double sequential_now(const Vm& vm);
   void cut_short(Vm& vm);

@@ -133,7 +133,7 @@ class StrategiesTest(unittest.TestCase):
                 job.assert_right()
 
     def test_qemu_stops_by_the_rate_of_the_link_as_it_was_measured(self) -> None:
-        for strategy in ("pre-copy", "compressed"):
+        for strategy in ("pre-copy", "throttled"):
             with self.subTest(strategy=strategy):
                 job, vm, source, operation = self.begin_slow(strategy)
                 self.wait_state(operation, "PreCopying")

@@ -212,6 +212,20 @@ TEST_F(WatcherTest, HeatIsOfTheLastLongCycleAndOfWhatCameAfterIt) {
   EXPECT_DOUBLE_EQ(heat(), 0.3) << "a whole one since";
 }
 
+TEST_F(WatcherTest, HeatOfAVmThatIsForecastAgainAndAgainIsNotThatOfItsBoot) {
+  vms_["a"].heat = 1;
+  watcher_.watch("a");
+  run(seconds{11});
+  vms_["a"].heat = 0.25;
+  vms_["a"].pages.add(0, 1000);
+  for (int i = 0; i < 30; ++i) {
+    watcher_.look_anew("a");
+    run(seconds{2});
+  }
+  EXPECT_DOUBLE_EQ(watcher_.report("a")->heat[0], 0.25);
+  EXPECT_GE(cycles().back().points.size(), 1U);
+}
+
 TEST_F(WatcherTest, PagesAreThoseOfALookAnewIfItSawEnough) {
   const auto pages = [&](std::size_t begin, std::size_t end) {
     vms_["a"].pages = {};
