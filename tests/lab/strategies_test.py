@@ -141,8 +141,8 @@ class StrategiesTest(unittest.TestCase):
                 told = said["sending"]["switchover_bandwidth_bytes_per_s"]
                 self.assertGreater(told, 0.85 * said["link"]["goodput_bytes_per_s"])
                 self.assertLessEqual(told, said["link"]["goodput_bytes_per_s"])
-                knobs = self.cluster.virsh(source, "qemu-monitor-command", vm, "--hmp", "info migrate_parameters")
-                self.assertRegex(knobs, rf"avail-switchover-bandwidth: {told:.0f}\b")
+                wait_until(lambda vm=vm, source=source, told=told: f"avail-switchover-bandwidth: {told:.0f} " in self.cluster.virsh(
+                    source, "qemu-monitor-command", vm, "--hmp", "info migrate_parameters"), f"QEMU was told {told:.0f}", patience_s=5)
                 self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
                 self.cluster.finish(operation, "cancelled")
                 self.cluster.lab("rate", "1gbit")
