@@ -90,8 +90,8 @@ class Watcher {
     std::deque<Cycle> cycles;
     std::vector<double> heat;
     PageSet written;
-    PageSet first_look;  // of the last cycle
-    PageSet lately;      // since the running cycle began, or the glances before it
+    PageSet first_look;               // of the last cycle
+    PageSet lately;                   // since the running cycle began, or the glances before it
     std::vector<double> lately_heat;  // the same
     SweepFinder sweep;
     std::string why = "its log is not open yet";
