@@ -57,6 +57,7 @@ class Rounds {
         (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
     limit_ = std::min(input.link_rate, settable(input.rate_limit.value_or(input.link_rate)));
     cpu_rate_ = compressed ? compress_rate() : costs.copy_rate;
+    if (compressed) in_channels_ = costs.channel_bytes * std::max(1, input.sending.channels);
     rate_ = limit_;
     if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, settable(least_rate()));
     now_ = costs.set_up_s;
@@ -120,6 +121,7 @@ class Rounds {
     const double threads =
         std::min<double>(std::max(1, in_.sending.channels), costs_.compress_cpus);
     const double wanted = std::min(threads, limit_ / page_wire_ / costs_.compress_rate);
+    unpack_s_ = costs_.unpack_s * std::min(1.0, wanted);
     double share = 1;
     if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
     out_.crowded = 1 - share;
@@ -173,6 +175,8 @@ class Rounds {
   double hot_wire_ = 1;   // of one that was written lately
   double cold_wire_ = 1;
   double cpu_rate_ = 0;
+  double in_channels_ = 0;  // bytes of memory that are marked no more and not sent yet
+  double unpack_s_ = 0;
   double limit_ = 0;
   double rate_ = 0;
 
@@ -326,17 +330,19 @@ void Rounds::round() {
   sent_ = 0;
   // On average the look comes half a slice after the threshold was passed.
   const double per_byte = marked() > 0 ? marked_s(rate_) / marked() : 0;
-  const double down_to_threshold = std::max(0.0, marked() - threshold()) * per_byte;
+  const double open = std::max(0.0, marked() - in_channels_);  // as QEMU sees it
+  const double down_to_threshold = std::max(0.0, open - threshold()) * per_byte;
   // A wait before it makes the rate look low, so that nothing fits, until that is seen anew.
   const bool looks_slow = waited_ > 0 && !rate_is_told();
   const double least = looks_slow ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
   const double wanted = std::min(std::max(least, down_to_threshold + costs_.iterate_s / 2),
-                                 std::max(costs_.iterate_s, marked_s(rate_)));
+                                 std::max(costs_.iterate_s, open * per_byte));
   double duration = until_next_look(wanted);
   const bool limited = in_.time_limit_s && now_ + duration >= *in_.time_limit_s;
   if (limited) duration = std::max(0.0, *in_.time_limit_s - now_);
   send_for(duration);
   out_.live_s += duration;
+  const double in_channels = std::min(in_channels_, marked());
   if (!limited) look();
   out_.sent_bytes += sent_;
   out_.rounds.push_back({began, duration, sent_, marked(), throttle_before});
@@ -347,7 +353,7 @@ void Rounds::round() {
   // What fits goes by the rate of the last window, which began before this look's own wait.
   const bool as_it_is = rate_is_told() || duration >= costs_.rate_window_s;
   const double seen = threshold() * (as_it_is ? 1 : duration / (duration + waited_before));
-  if (ends_by_now(seen)) {
+  if (ends_by_now(seen + in_channels)) {
     // The round that ends it leaves less than the threshold, by half a slice on average.
     const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);
     hot_ = std::max(0.0, std::min(hot_, most - cold_));
@@ -415,7 +421,8 @@ void Rounds::stop_and_send_rest() {
   // The rate limit is lifted for the last round.
   const double wire = marked_wire() + costs_.device_bytes;
   const double began = now_;
-  out_.downtime_s = costs_.switch_s + marked_s(in_.link_rate) + costs_.device_bytes / in_.link_rate;
+  out_.downtime_s =
+      costs_.switch_s + unpack_s_ + marked_s(in_.link_rate) + costs_.device_bytes / in_.link_rate;
   now_ += out_.downtime_s;
   out_.sent_bytes += wire;
   out_.rounds.push_back({began, out_.downtime_s, wire, 0, throttle_});

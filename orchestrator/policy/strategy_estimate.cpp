@@ -18,6 +18,8 @@ constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
+constexpr int kDrawsWithoutLuck = 9;
+constexpr std::size_t kFewestCycles = 3;
 // A slower guest comes to an end by itself, or nearly.
 constexpr double kLeastSweepSpeed = 1.05;
 constexpr int kSweepParts = 32;
@@ -307,6 +309,31 @@ bool most_converge(const std::vector<Replay>& replays) {
   return 2 * static_cast<std::size_t>(ended) >= replays.size();
 }
 
+/// What if the one cycle of all in which least was written in the last round's time never comes
+/// again: it may have been of a start, or of a moment that the rounds, in step with the guest's
+/// own, always miss. None if the move ends as well without it.
+std::optional<Replay> replay_without_luck(const Situation& situation, const Sending& sending,
+                                          const Replay& usual) {
+  if (situation.cycles.size() < kFewestCycles || usual.rounds.size() < 3) return std::nullopt;
+  const double window = usual.rounds[usual.rounds.size() - 2].duration_s * situation.middle.share();
+  std::vector<DirtyCurve> rest = situation.cycles;
+  rest.erase(std::min_element(rest.begin(), rest.end(),
+                              [window](const DirtyCurve& a, const DirtyCurve& b) {
+                                return a.bytes(window) < b.bytes(window);
+                              }));
+  ReplayInput in = replay_input(situation, situation.middle, sending);
+  in.cycles = &rest;
+  std::vector<Replay> replays;
+  for (int i = 0; i < kDrawsWithoutLuck; ++i) {
+    in.seed = static_cast<std::uint64_t>(i) + 1;
+    replays.push_back(replay(in, situation.costs));
+  }
+  if (most_converge(replays)) return std::nullopt;
+  return *std::max_element(replays.begin(), replays.end(), [](const Replay& a, const Replay& b) {
+    return a.total_time_s < b.total_time_s;
+  });
+}
+
 struct Ends {
   double low = 0;
   double middle = 0;
@@ -405,12 +432,16 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
   const Place place{in.source, in.destination, strategy, in.job ? in.job->program : ""};
   const auto others =
       drawn.empty() ? replays_at_ends(situation, out.sending) : std::vector<Replay>{};
+  const auto unlucky = !drawn.empty() && out.replay.converges
+                           ? replay_without_luck(situation, sending, out.replay)
+                           : std::nullopt;
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
   Correction downtime;
   for (const Quantity quantity : kQuantities) {
-    const Ends ends = drawn.empty() ? ends_of(situation, others,
-                                              figure(situation, out.replay, quantity), quantity)
-                                    : ends_drawn(situation, drawn, quantity);
+    Ends ends = drawn.empty()
+                    ? ends_of(situation, others, figure(situation, out.replay, quantity), quantity)
+                    : ends_drawn(situation, drawn, quantity);
+    if (unlucky) ends.high = std::max(ends.high, figure(situation, *unlucky, quantity));
     Correction correction = learn(in.past, place, quantity, ends.middle);
     if (quantity == Quantity::Downtime) downtime = correction;
     // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.

@@ -43,6 +43,28 @@ class Phases:
     image_bytes: int
 
 
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Of a migration that succeeded."""
+
+    total_time_s: float
+    downtime_s: float
+    sent_bytes: float
+
+
+def figures_in(told: str) -> Figures | None:
+    """From the text of `virsh domjobinfo --completed`."""
+    fields = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in told.splitlines())}
+    try:
+        sent, unit = fields["Data processed"]
+        return Figures(float(fields["Time elapsed"][0]) / 1000, float(fields["Total downtime"][0]) / 1000, float(sent) * UNITS[unit])
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Move:
     """What was seen of one."""
@@ -53,6 +75,8 @@ class Move:
     phases: Phases | None = None
     #: From when it ran at the destination, where that was before its end.
     switched: float | None = None
+    #: As libvirt tells them afterwards.
+    figures: Figures | None = None
 
 
 class ByHand:
@@ -95,8 +119,10 @@ class ByHand:
                 process.wait(0.1)
             except subprocess.TimeoutExpired:
                 pass
+        ended = time.time()
         file.unlink()
-        return Move(begun, time.time(), process.returncode == 0, switched=switched_at)
+        told = subprocess.run(self._virsh(destination, "domjobinfo", "--completed", vm), check=False, capture_output=True, text=True).stdout
+        return Move(begun, ended, process.returncode == 0, switched=switched_at, figures=figures_in(told))
 
     def _passes(self, host: str, vm: str) -> int:
         told = subprocess.run(self._virsh(host, "domjobinfo", vm), check=False, capture_output=True, text=True).stdout

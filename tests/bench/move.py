@@ -157,6 +157,8 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
         cluster.lab("rate", "1gbit")
         cluster.start_mared()
         row |= {"method": method.name, "total_time_s": move.ended - move.begun}
+        if move.done and move.figures:
+            row |= {"bytes": move.figures.sent_bytes, "downtime_s": move.figures.downtime_s, "libvirt_time_s": move.figures.total_time_s}
     row |= {"done": move.done, "added_job_time_s": lost, "load": max(load, os.getloadavg()[0])}
     wait_until(lambda: cluster.get(f"vms/{job.vm}")["state"] == "running", f"{job.vm} runs for Maré, too")
     return row
@@ -224,6 +226,13 @@ def middle(rows: list[Json], name: str, **of: str) -> float | None:
     return statistics.median(found) if found else None
 
 
+def vs_wire(rows: list[Json], rate: str, case: str) -> float | None:
+    """The least time of a move over what the wire alone takes for its bytes. By hand it is libvirt's own time: virsh begins and ends, too."""
+    found = [row.get("libvirt_time_s", row["total_time_s"]) * GOODPUT[rate] / row["bytes"] for row in rows
+             if row["done"] and row.get("bytes") and (row["rate"], row["case"]) == (rate, case)]
+    return min(found, default=None)
+
+
 def ratios(rows: list[Json]) -> list[Json]:
     """Ours over the best and the median of the migrations by hand, for each case and link; beside them checkpoint, transfer, restart."""
     out = []
@@ -234,6 +243,8 @@ def ratios(rows: list[Json]) -> list[Json]:
         if ours is not None and known:
             beside = {key: middle(rows, "added_job_time_s", rate=rate, case=case, method=method)
                       for key, method in (("checkpoint_restart_s", SAVE_RESTORE.name), ("nothing_s", NOTHING))}
+            beside |= {"ours_vs_wire": vs_wire([row for row in rows if row["method"] == OURS], rate, case),
+                       "best_vs_wire": vs_wire([row for row in rows if row["method"] != OURS], rate, case)}
             out.append({"rate": rate, "case": case, **beside, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
                         "over_best": max(ours, 0.02) / known[0], "over_median": max(ours, 0.02) / statistics.median(known)})
     return out

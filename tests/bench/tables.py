@@ -100,7 +100,10 @@ def forecast(report: Json) -> list[str]:
 
 def move(report: Json) -> list[str]:
     columns = {"ours_s": "Maré, s", "best_s": "best by hand, s", "median_s": "median by hand, s", "checkpoint_restart_s": "save, copy, restore, s",
-               "nothing_s": "nothing moved, s", "over_best": "over best", "over_median": "over median"}
+               "nothing_s": "nothing moved, s", "over_best": "over best", "over_median": "over median", "ours_vs_wire": "time over wire",
+               "best_vs_wire": "best time over wire by hand"}
+    # An older result has not all of them.
+    columns = {key: title for key, title in columns.items() if any(key in one for one in report["results"]["compared"])}
     return [table(("link", "program", *columns.values()), (
         (one["rate"], one["case"], *(number(one.get(key), ".2f") for key in columns)) for one in report["results"]["compared"]))]
 

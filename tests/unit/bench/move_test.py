@@ -11,6 +11,7 @@ from unittest import mock
 
 import paths  # noqa: F401
 import move
+from by_hand import Figures, figures_in
 from partial import Partial
 
 
@@ -21,6 +22,34 @@ class Turns(unittest.TestCase):
         self.assertEqual(len(more), 3 * len(few))
         self.assertLess(few.keys(), more.keys())
         self.assertIn("mare 3", more)
+
+
+TOLD = """
+Job type:         Completed
+Operation:        Incoming migration
+Time elapsed:     1386         ms
+Time elapsed w/o network: 1384         ms
+Data processed:   140.000 MiB
+Data remaining:   0.000 B
+Total downtime:   98           ms
+Downtime w/o network: 96           ms
+Iteration:        4
+"""
+
+
+class FiguresOfVirsh(unittest.TestCase):
+    def test_are_in_what_it_tells(self) -> None:
+        self.assertEqual(figures_in(TOLD), Figures(1.386, 0.098, 140 * 1024 * 1024))
+
+    def test_are_none_where_it_does_not(self) -> None:
+        self.assertIsNone(figures_in("Job type:         None\n"))
+        self.assertIsNone(figures_in(TOLD.replace("MiB", "furlongs")))
+
+    def test_what_the_wire_takes_is_the_least(self) -> None:
+        rows = [{"rate": "1gbit", "case": "idle", "done": True, "bytes": move.GOODPUT["1gbit"], "total_time_s": 9.0, "libvirt_time_s": took}
+                for took in (1.5, 1.2)]
+        self.assertAlmostEqual(move.vs_wire(rows, "1gbit", "idle") or 0, 1.2)
+        self.assertIsNone(move.vs_wire(rows, "100mbit", "idle"))
 
 
 class Stays(unittest.TestCase):
