@@ -347,13 +347,13 @@ void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
   Milliseconds limit{0};
   {
     const std::lock_guard lock(shared_->mutex);
-    if (job.holding || job.paused) return;
+    // One that was released has its last limit.
+    if (job.holding || job.paused || (job.ticket.holds_switch && job.released)) return;
     const auto& rounds = job.rounds.rounds();
     const Sending& sending = job.ticket.sending;
     limit = downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime);
     // What throttles or limits its rounds says nothing of the last one.
-    const bool at_full_rate =
-        sending.strategy == Strategy::PreCopy && !job.ticket.bandwidth_limit && !job.holds_since;
+    const bool at_full_rate = sending.strategy == Strategy::PreCopy && !job.ticket.bandwidth_limit;
     const auto seen = at_full_rate ? recent_rate(rounds) : std::nullopt;
     if (sending.switchover_bandwidth && seen) {
       limit = limit_on_slower_link(limit, *sending.switchover_bandwidth, *seen);
