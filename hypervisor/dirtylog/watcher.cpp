@@ -59,6 +59,12 @@ bool stood_still(const DirtyCycle& cycle) {
          cycle.points.back().progress.count() == 0;
 }
 
+/// The most of each region.
+void add_heat(std::vector<double>& heat, const std::vector<double>& more) {
+  heat.resize(std::max(heat.size(), more.size()), 0.0);
+  for (std::size_t i = 0; i < more.size(); ++i) heat[i] = std::max(heat[i], more[i]);
+}
+
 double in_seconds(nanoseconds span) {
   return std::chrono::duration<double>(span).count();
 }
@@ -291,6 +297,7 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
   if ((cycle.whole && !cycle.glance) || vm.heat.size() != seen.heat.size()) {
     vm.heat = seen.heat;
     vm.written = seen.written;
+    forget_gathered(vm);
     return;
   }
   for (std::size_t i = 0; i < seen.heat.size(); ++i) {
@@ -301,10 +308,25 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
 
 void Watcher::keep_lately(Vm& vm, const LogReading& seen) {
   vm.lately.add(seen.written);
-  vm.lately_heat.resize(seen.heat.size(), 0.0);
-  for (std::size_t i = 0; i < seen.heat.size(); ++i) {
-    vm.lately_heat[i] = std::max(vm.lately_heat[i], seen.heat[i]);
-  }
+  add_heat(vm.lately_heat, seen.heat);
+}
+
+void Watcher::forget_gathered(Vm& vm) {
+  vm.gathered = {};
+  vm.gathered_heat.clear();
+  vm.gathered_for = Microseconds{0};
+}
+
+/// Of a VM that is forecast again and again no cycle lasts to its planned end: so many that were
+/// cut short stand for a long one, or what it wrote at its boot would be there for ever.
+void Watcher::gather(Vm& vm, Microseconds length) {
+  vm.gathered.add(vm.lately);
+  add_heat(vm.gathered_heat, vm.lately_heat);
+  vm.gathered_for += length;
+  if (vm.gathered_for < kCycle) return;
+  vm.written = vm.gathered;
+  vm.heat = vm.gathered_heat;
+  forget_gathered(vm);
 }
 
 /// A set-up, or another program, that the last long cycle saw is over: what was written since the
@@ -339,11 +361,7 @@ void Watcher::cut_short(Vm& vm) {
   // Cut short: it lasted for as long as it was looked at.
   if (!last.whole) last.length = last.seen.points.back().wall;
   last.whole = true;
-  // Of a VM that is forecast again and again no cycle lasts to its planned end.
-  if (!last.glance && last.length >= kFirstCycle) {
-    vm.written = vm.lately;
-    vm.heat = vm.lately_heat;
-  }
+  if (!last.glance) gather(vm, last.length);
 }
 
 void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {

@@ -93,6 +93,9 @@ class Watcher {
     PageSet first_look;               // of the last cycle
     PageSet lately;                   // since the running cycle began, or the glances before it
     std::vector<double> lately_heat;  // the same
+    PageSet gathered;                 // in cycles that were cut short, since the last long one,
+    std::vector<double> gathered_heat;
+    Microseconds gathered_for{0};  // in so much time
     SweepFinder sweep;
     std::string why = "its log is not open yet";
     bool hopeless = false;
@@ -110,6 +113,8 @@ class Watcher {
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
   static void keep_heat(Vm& vm, const LogReading& seen);
   static void keep_lately(Vm& vm, const LogReading& seen);
+  static void gather(Vm& vm, Microseconds length);
+  static void forget_gathered(Vm& vm);
   static const PageSet& written_now(const Vm& vm);
   static double sequential_now(const Vm& vm);
   void cut_short(Vm& vm);
