@@ -300,9 +300,7 @@ void Watcher::keep_heat(Vm& vm, const LogReading& seen) {
     forget_gathered(vm);
     return;
   }
-  for (std::size_t i = 0; i < seen.heat.size(); ++i) {
-    vm.heat[i] = std::max(vm.heat[i], seen.heat[i]);
-  }
+  add_heat(vm.heat, seen.heat);
   vm.written.add(seen.written);
 }
 

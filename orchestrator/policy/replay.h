@@ -41,7 +41,7 @@ struct HypervisorCosts {
   // moment at which the channel has it.
   double channel_bytes = 128 * 4096;
   // The destination is behind with unpacking when the last packet comes, if that takes a CPU: over
-  // 1 Gbit/s 9 moves stood still for 34 to 60 ms longer (median), over 100 Mbit/s no longer.
+  // 1 Gbit/s 7 moves stood still for 48 ms longer than said (median), over 100 Mbit/s no longer.
   double unpack_s = 0.04;
   double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
   double throttle_period_s = 1;   // and counts at most so often

@@ -25,12 +25,10 @@ class Account(unittest.TestResult):
         super().__init__()
         self.cases: list[tuple[str, float, str, str]] = []  # name, seconds, verdict, text
         self._begun = 0.0
-        self._failed_parts: list[str] = []
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
         self._begun = time.monotonic()
-        self._failed_parts = []
         print(f"       {test.id()}", file=sys.stderr, flush=True)
 
     def _end(self, test: object, verdict: str, text: str = "") -> None:
@@ -45,10 +43,7 @@ class Account(unittest.TestResult):
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         super().addSuccess(test)
-        if self._failed_parts:
-            self._end(test, "FAILED", "\n".join(self._failed_parts))
-        else:
-            self._end(test, "ok")
+        self._end(test, "ok")
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, error: object) -> None:
         super().addSubTest(test, subtest, error)  # type: ignore[arg-type]
