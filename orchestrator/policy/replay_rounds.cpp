@@ -356,7 +356,13 @@ void Rounds::round() {
   if (ends_by_now(seen + in_channels)) {
     // The round that ends it leaves less than the threshold, by half a slice on average.
     const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);
-    hot_ = std::max(0.0, std::min(hot_, most - cold_));
+    const double left = std::max(0.0, std::min(hot_, most - cold_));
+    // What its channels held has gone out by the stop.
+    const double flushed = std::min(in_channels, hot_ - left);
+    hot_ = left;
+    out_.sent_bytes += flushed * hot_wire_;
+    out_.live_s += flushed * hot_s(rate_);
+    now_ += flushed * hot_s(rate_);
     stop_and_send_rest();
     return;
   }
