@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "orchestrator/policy/strategy_estimate.h"
+
 namespace mare::engine {
 namespace {
 double seconds(Microseconds span) {
@@ -21,6 +23,11 @@ std::optional<ForecastOutcome> measured_outcome(const Migration& migration) {
   const auto& downtime =
       migration.downtime_hypervisor ? migration.downtime_hypervisor : migration.downtime_guest;
   if (downtime) out.downtime_s = seconds(*downtime);
+  // A first round that begins at zero is one whose begin nobody saw.
+  const bool live = out.strategy != Strategy::CheckpointRestart;
+  if (live && !migration.rounds.empty() && migration.rounds.front().started.count() > 0) {
+    out.set_up_s = std::min(out.total_time_s, seconds(migration.rounds.front().started));
+  }
   return out;
 }
 
@@ -55,6 +62,8 @@ std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   out.sent_bytes = forecast.outcome->sent_bytes;
   out.downtime_s = forecast.outcome->downtime_s;
   out.added_job_time_s = forecast.outcome->added_job_time_s;
+  out.set_up_s = forecast.outcome->set_up_s;
+  out.usual_set_up_s = policy::usual_set_up_s(forecast.profile);
   return out;
 }
 

@@ -208,6 +208,7 @@ struct ForecastOutcome {
   double sent_bytes = 0;
   std::optional<double> downtime_s;        // as the hypervisor tells, else as the guest saw it
   std::optional<double> added_job_time_s;  // told by a client that timed the job
+  std::optional<double> set_up_s;          // until its first page went out; none: not seen
 };
 
 /// Written before the first page moves, scored afterwards.

@@ -22,6 +22,7 @@ constexpr std::size_t kMostMoves = 40;
 // Beyond these something else went wrong than the model.
 constexpr double kLeastFactor = 0.25;
 constexpr double kMostFactor = 4;
+constexpr double kMostSetUpFactor = 10;
 // So many of the prior's deviations is a move believed to be off by; n moves that agree, n times
 // that. One that went wrong for a reason of its own must not spoil the next.
 constexpr double kBelieved = 3;
@@ -93,9 +94,13 @@ std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, 
     // How long a guest is throttled is chance, and no other strategy's.
     if (!same && (!any || move->forecast.strategy == Strategy::Throttled)) continue;
     if (!move->forecast.converges) continue;
-    const auto actual = outcome_of(*move, quantity);
+    auto actual = outcome_of(*move, quantity);
     const Estimate& said = estimate_of(move->forecast, quantity);
     const double model = model_of(said);
+    // What its set-up took is learned apart.
+    if (actual && quantity == Quantity::TotalTime && move->set_up_s) {
+      *actual -= *move->set_up_s - move->usual_set_up_s;
+    }
     if (!actual || !std::isfinite(*actual) || !(model >= 0)) continue;
     if (by_factor(quantity, place.strategy) && !(model > 0 && *actual > 0)) continue;
     out.push_back({&*move, model, *actual, weight_of(said, model, quantity)});
@@ -225,6 +230,31 @@ std::vector<Pair> nearest(const std::vector<Pair>& pairs, const Place& place) {
 
 }  // namespace
 
+SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place) {
+  std::vector<const PastMove*> seen;
+  for (auto move = past.rbegin(); move != past.rend() && seen.size() < kMostMoves; ++move) {
+    if (move->set_up_s && *move->set_up_s > 0 && move->usual_set_up_s > 0) seen.push_back(&*move);
+  }
+  SetUp out;
+  for (int level = 0; level <= 1; ++level) {
+    std::vector<std::pair<double, double>> factors;
+    for (const auto* move : seen) {
+      if (nearness(*move, place) < level) continue;
+      factors.emplace_back(
+          std::clamp(*move->set_up_s / move->usual_set_up_s, kLeastFactor, kMostSetUpFactor), 1);
+    }
+    if (factors.empty()) continue;
+    factors.emplace_back(out.factor, kPriorMoves);
+    out.factor = weighted_median(std::move(factors));
+  }
+  std::vector<double> off;
+  for (const auto* move : seen) {
+    off.push_back(std::abs(*move->set_up_s - out.factor * move->usual_set_up_s));
+  }
+  if (!off.empty()) out.deviation_s = median(off) / 0.6745;
+  return out;
+}
+
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model) {
   const bool factor = by_factor(quantity, place.strategy);
@@ -263,6 +293,11 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   }
   out.moves = static_cast<int>(pairs.size());
   spread(out, nearest(sure_of(pairs), place), prior);
+  if (line) {
+    const SetUp set_up = learn_set_up(past, place);
+    out.set_up_s = (set_up.factor - 1) * place.usual_set_up_s;
+    out.absolute = std::hypot(out.absolute, set_up.deviation_s);
+  }
   return out;
 }
 
@@ -270,7 +305,7 @@ Estimate apply(const Correction& correction, double model, double low, double hi
   Estimate out;
   out.model = model;
   const auto corrected = [&correction](double value) {
-    return std::max(0.0, correction.factor * value + correction.offset);
+    return std::max(0.0, correction.factor * value + correction.offset + correction.set_up_s);
   };
   out.value = corrected(model);
   const double noise =

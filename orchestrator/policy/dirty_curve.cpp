@@ -29,6 +29,7 @@ constexpr double kGuessWindow = 10;
 constexpr double kSameKind = 2;
 constexpr double kSameBytes = 2e6;
 constexpr std::size_t kFewestToDraw = 3;
+constexpr std::size_t kFewestToTell = 2;
 // The log looks again after at most this many times as long as it has looked, and then this long.
 constexpr double kNextLook = 2.5;
 constexpr double kNextLookBeside = 0.3;   // s
@@ -253,8 +254,11 @@ std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
 }
 
 /// A cycle beyond where it was seen. One that wrote more than the middle by then goes on so; one
-/// that wrote less has met no burst yet: what the middle has at its beginning is still to come.
-std::vector<Knot> continued(const CycleCurve& cycle, const MonotoneCurve& middle) {
+/// that wrote less has met no burst yet: what the middle has at its beginning is still to come, and
+/// by then it has written no less than any that got that far. (The bursts of a guest that writes
+/// 8 MB each half second are in all windows of that length, and half of its cycles end before.)
+std::vector<Knot> continued(const CycleCurve& cycle, const std::vector<CycleCurve>& all,
+                            const MonotoneCurve& middle) {
   auto knots = cycle.curve.knots();
   const double here = cycle.curve.at(cycle.reach);
   const double above = here - middle.at(cycle.reach);
@@ -266,8 +270,10 @@ std::vector<Knot> continued(const CycleCurve& cycle, const MonotoneCurve& middle
   std::sort(grid.begin(), grid.end());
   for (const double x : grid) {
     if (x <= knots.back().x) continue;
-    const double y = above >= 0 ? middle.at(x) + above
-                                : std::min(middle.at(x), here + middle.at(x - cycle.reach));
+    double y = above >= 0 ? middle.at(x) + above
+                          : std::min(middle.at(x), here + middle.at(x - cycle.reach));
+    const auto seen = values_at(all, x);
+    if (seen.size() >= kFewestToTell) y = std::max(y, *std::min_element(seen.begin(), seen.end()));
     knots.push_back({x, std::max(knots.back().y, y)});
   }
   return knots;
@@ -358,7 +364,7 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
   std::vector<DirtyCurve> out;
   for (const auto& cycle : cycles) {
-    out.emplace_back(continued(cycle, middle), median(shares), total);
+    out.emplace_back(continued(cycle, cycles, middle), median(shares), total);
   }
   return out;
 }

@@ -20,6 +20,8 @@ struct PastMove {
   double sent_bytes = 0;
   std::optional<double> downtime_s;
   std::optional<double> added_job_time_s;
+  std::optional<double> set_up_s;  // until its first page, as it was seen
+  double usual_set_up_s = 0;       // and as the model counts it, which knows of no past moves
 };
 
 /// The job whose rank runs on the VM.

@@ -17,10 +17,11 @@ namespace mare::policy {
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
   // Until the first page, the slower the less is idle: first rounds began after 0.07 s with 0.05 of
-  // two CPUs busy, 0.11 s with 0.65. (0.42 and 0.5 s where libvirt asks for each feature of the
-  // CPU, as with KVM; past moves correct that.)
-  double set_up_s = 0.10;
-  double start_busy_s = 0.03;   // more where a whole CPU is busy
+  // two CPUs busy, 0.11 s with 0.65; on a slower machine after 0.18 s with 0.3, 0.23 s with a whole
+  // one. (0.42 and 0.5 s where libvirt asks for each feature of the CPU, as with KVM.) Past moves
+  // correct that (learn_set_up()).
+  double set_up_s = 0.07;
+  double start_busy_s = 0.06;   // more where a whole CPU is busy
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
   double page_bytes = 4096;
@@ -34,6 +35,7 @@ struct HypervisorCosts {
   double rate_window_s = 0.1;
   double write_bytes = 32 * (4096 + 8);
   double iterate_s = 0.05;          // pages go out in slices; what is left is looked at between
+  double look_s = 0.01;             // a round with nothing to send takes so long, for its look
   double default_downtime_s = 0.3;  // where the policy states no limit
   double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
   double compress_cpus = 2;         // channels beyond them add nothing
@@ -43,6 +45,8 @@ struct HypervisorCosts {
   // The destination is behind with unpacking when the last packet comes, if that takes a CPU: over
   // 1 Gbit/s 7 moves stood still for 48 ms longer than said (median), over 100 Mbit/s no longer.
   double unpack_s = 0.04;
+  // Longer where the CPUs and not the link limited it: 4 moves stood still for 0.16 to 0.25 s.
+  double unpack_behind_s = 0.15;
   double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
   double throttle_period_s = 1;   // and counts at most so often
   double throttle_trigger = 0.5;  // dirtied over sent
@@ -88,7 +92,8 @@ struct ReplayInput {
   /// What a round finds written is then by one of these, drawn at random for each round.
   const std::vector<DirtyCurve>* cycles = nullptr;
   std::uint64_t seed = 1;
-  double total_bytes = 0;  // with zero pages
+  double longer_windows = 1;  // what is written between two looks is that of so much more progress
+  double total_bytes = 0;     // with zero pages
   double zero_bytes = 0;
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
@@ -104,6 +109,7 @@ struct ReplayInput {
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move
+  double cpu_quota = 0;   // of the VM, CPUs; 0: none. The others there are taken to have it, too.
   double most_share = 1;  // vCPU time a second that the guest gets when it wants all; over 0
   // The same in the moments when a throttled CPU is awake; 0: no more than else. Under a quota it
   // is more: what it slept through of a period's share is still there for the rest of the period.

@@ -25,6 +25,8 @@ constexpr double kLongest = 7 * 86400;  // s
 // So many rounds alike, each within this share of the one before, go on for ever.
 constexpr int kAlike = 8;
 constexpr double kSame = 1e-4;
+// However crowded a host is, a thread comes to run.
+constexpr double kLeastCpu = 0.05;
 // A round that leaves a little more than the threshold may as well have left less: which pages are
 // written, and where in a slice it ends, varies. By as much as windows of its length were seen to
 // be below their middle (of a sweep that a link at 100 Mbit/s just carries, rounds of 0.1 s had
@@ -116,16 +118,30 @@ class Rounds {
   }
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
-  /// get a share of what they want, all alike.
+  /// get a share of what they want, all alike; but guests with a quota want little and get it, and
+  /// the channels what is left.
   double compress_rate() {
     const double threads =
         std::min<double>(std::max(1, in_.sending.channels), costs_.compress_cpus);
-    const double wanted = std::min(threads, limit_ / page_wire_ / costs_.compress_rate);
-    unpack_s_ = costs_.unpack_s * std::min(1.0, wanted);
+    const double wire = limit_ / page_wire_;
+    const double wanted = std::min(threads, wire / costs_.compress_rate);
     double share = 1;
     if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
     out_.crowded = 1 - share;
-    return costs_.compress_rate * threads * share;
+    double rate = costs_.compress_rate * threads * share;
+    if (in_.host_cpus > 0 && in_.cpu_quota > 0) {
+      rate = costs_.compress_rate * std::min(threads, beside_quotas());
+    }
+    unpack_s_ = rate < wire ? costs_.unpack_behind_s : costs_.unpack_s * std::min(1.0, wanted);
+    return rate;
+  }
+
+  /// CPUs that are left for the threads of a VM that are no CPU of its guest, on a host of guests
+  /// that each have its quota: what is idle, or its equal part as one of them.
+  double beside_quotas() const {
+    const double guests = std::max(1.0, in_.busy_cpus / in_.cpu_quota);
+    const double part = in_.host_cpus / guests - in_.cpu_quota;
+    return std::max({in_.host_cpus - in_.busy_cpus, part, kLeastCpu});
   }
 
   /// Seconds to send a marked byte: the wire or the CPU, whichever is slower.
@@ -206,7 +222,8 @@ class Rounds {
 
 double Rounds::written_since_look() {
   if (!drawn()) return curve_.bytes(since_look_);
-  return in_.cycles->at(rng_.next() % in_.cycles->size()).bytes(since_look_);
+  const DirtyCurve& cycle = in_.cycles->at(rng_.next() % in_.cycles->size());
+  return cycle.bytes(in_.longer_windows * since_look_);
 }
 
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.
@@ -336,7 +353,7 @@ void Rounds::round() {
   const bool looks_slow = waited_ > 0 && !rate_is_told();
   const double least = looks_slow ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
   const double wanted = std::min(std::max(least, down_to_threshold + costs_.iterate_s / 2),
-                                 std::max(costs_.iterate_s, open * per_byte));
+                                 std::max(costs_.look_s, open * per_byte));
   double duration = until_next_look(wanted);
   const bool limited = in_.time_limit_s && now_ + duration >= *in_.time_limit_s;
   if (limited) duration = std::max(0.0, *in_.time_limit_s - now_);
@@ -356,8 +373,8 @@ void Rounds::round() {
   if (ends_by_now(seen + in_channels)) {
     // The round that ends it leaves less than the threshold, by half a slice on average.
     const double most = std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2);
-    const double left = std::max(0.0, std::min(hot_, most - cold_));
-    // What its channels held has gone out by the stop.
+    // What its channels held is not left, and has gone out by the stop.
+    const double left = std::max(0.0, std::min(hot_ - in_channels, most - cold_));
     const double flushed = std::min(in_channels, hot_ - left);
     hot_ = left;
     out_.sent_bytes += flushed * hot_wire_;

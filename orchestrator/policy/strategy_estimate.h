@@ -21,6 +21,10 @@ struct Situation {
   std::vector<DirtyCurve> cycles;  // DirtyCurve::each()
 };
 
+/// Seconds until the first page goes out, as far as that is known without past moves. Of the
+/// source's CPUs it is known how many are busy; the destination's are taken to be like them.
+double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs = {});
+
 struct StrategyEstimate {
   StrategyForecast forecast;
   Sending sending;  // its knobs

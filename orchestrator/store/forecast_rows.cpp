@@ -194,6 +194,7 @@ std::string outcome_text(const ForecastOutcome& outcome) {
            {"sent_bytes", outcome.sent_bytes}};
   if (outcome.downtime_s) out["downtime_s"] = *outcome.downtime_s;
   if (outcome.added_job_time_s) out["added_job_time_s"] = *outcome.added_job_time_s;
+  if (outcome.set_up_s) out["set_up_s"] = *outcome.set_up_s;
   return out.dump();
 }
 
@@ -206,6 +207,7 @@ ForecastOutcome forecast_outcome_from(const json& from) {
   if (from.contains("added_job_time_s")) {
     out.added_job_time_s = number_or(from, "added_job_time_s", 0.0);
   }
+  if (from.contains("set_up_s")) out.set_up_s = number_or(from, "set_up_s", 0.0);
   return out;
 }
 

@@ -127,7 +127,8 @@ Json to_json(const ForecastOutcome& outcome) {
               {"total_time_s", outcome.total_time_s},
               {"sent_bytes", outcome.sent_bytes},
               {"downtime_s", number_or_null(outcome.downtime_s)},
-              {"added_job_time_s", number_or_null(outcome.added_job_time_s)}};
+              {"added_job_time_s", number_or_null(outcome.added_job_time_s)},
+              {"set_up_s", number_or_null(outcome.set_up_s)}};
 }
 
 Json to_json(const Forecast& forecast) {

@@ -50,6 +50,18 @@ TEST(PastMoves, TheHypervisorsDowntimeComesFirstAndMayBeUnknown) {
   EXPECT_FALSE(measured_outcome(migration));
 }
 
+TEST(PastMoves, TheSetUpIsWhatWentBeforeTheFirstRoundThatWasSeenToBegin) {
+  Migration migration = moved();
+  EXPECT_EQ(measured_outcome(migration)->set_up_s, std::nullopt);
+  migration.rounds.resize(2);
+  migration.rounds[1].started = Microseconds{900'000};
+  EXPECT_EQ(measured_outcome(migration)->set_up_s, std::nullopt) << "nobody saw it begin";
+  migration.rounds[0].started = Microseconds{250'000};
+  EXPECT_EQ(measured_outcome(migration)->set_up_s, 0.25);
+  migration.sending.strategy = Strategy::CheckpointRestart;
+  EXPECT_EQ(measured_outcome(migration)->set_up_s, std::nullopt) << "that was the file's";
+}
+
 TEST(PastMoves, AMoveIsHeldAgainstTheStrategyThatItTook) {
   Forecast forecast = said();
   EXPECT_FALSE(past_move(forecast)) << "nothing came of it yet";
@@ -62,6 +74,14 @@ TEST(PastMoves, AMoveIsHeldAgainstTheStrategyThatItTook) {
   EXPECT_EQ(move->program, "migtest");
   EXPECT_EQ(move->source, HostId{"h1"});
   EXPECT_EQ(move->downtime_s, 0.09);
+  EXPECT_EQ(move->set_up_s, std::nullopt);
+  forecast.outcome->set_up_s = 0.25;
+  forecast.profile.busy_cpus = 0;
+  const auto idle = past_move(forecast);
+  forecast.profile.busy_cpus = 1;
+  forecast.profile.host_cpus = 2;
+  EXPECT_EQ(past_move(forecast)->set_up_s, 0.25);
+  EXPECT_GT(past_move(forecast)->usual_set_up_s, idle->usual_set_up_s);
 }
 
 TEST(PastMoves, AStrategyThatNobodyForecastTeachesNothing) {

@@ -264,6 +264,20 @@ TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
   EXPECT_TRUE(DirtyCurve::each(profile({})).empty());
 }
 
+TEST(DirtyCurve, ACycleThatWasCutShortMeetsTheBurstThatAllOthersMet) {
+  // 8.7 MB each half second: in each window of that length, however long it waited for them.
+  std::vector<DirtyCycle> cycles;
+  for (const double burst : {0.4, 0.4, 0.45, 0.48, 0.05}) {
+    cycles.push_back(cycle(1, [burst](double p) { return p < burst ? 0.1e6 : 8.7e6; }));
+  }
+  const auto quiet = [](double) { return 0.1e6; };
+  for (int i = 0; i < 3; ++i) cycles.push_back(cycle(1, quiet, 0.2));
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_EQ(each.size(), 7U);
+  for (const auto& one : each) EXPECT_NEAR(one.bytes(0.5), 8.7e6, 1e4);
+  EXPECT_NEAR(each.back().bytes(0.2), 0.1e6, 1e4) << "as it was seen";
+}
+
 TEST(DirtyCurve, HowAGuestWritesThatHasJustComeIsNotDrawn) {
   // Each 64 s after the one before, but for the fourth, which an hour's pause is in front of.
   std::vector<DirtyCycle> cycles;

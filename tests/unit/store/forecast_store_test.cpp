@@ -84,7 +84,7 @@ Forecast full_forecast(const std::string& id) {
   out.sending = {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1}, BytesPerSecond{2}, 0.75, true};
   out.sending.sweep_switch = {out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375};
   out.reason = "because";
-  out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125};
+  out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125, 0.375};
   return out;
 }
 
@@ -176,6 +176,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_DOUBLE_EQ(row->outcome->sent_bytes, 2e8);
     EXPECT_EQ(row->outcome->downtime_s, 0.25);
     EXPECT_EQ(row->outcome->added_job_time_s, -0.125);
+    EXPECT_EQ(row->outcome->set_up_s, 0.375);
     return ok_status();
   }));
 }
