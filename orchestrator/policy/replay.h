@@ -75,15 +75,18 @@ struct HypervisorCosts {
   double restore_s = 0.3;  // starting a VM from a file, beside reading it
   // Of a guest's progress while pages are sent: first writes after each look at the log, and the
   // mover's share of the CPUs. An emulated CPU finds each first write by itself, and its caches of
-  // addresses are emptied at each look: 0.07 to 0.13 in guests of a quarter of a core.
+  // addresses are emptied at each look. Of guests of a quarter of a core, moves of 9 to 20 s over
+  // 100 Mbit/s took 0.03 (rate-controlled) to 0.09 (hybrid) beyond what follows the switch.
   double pre_copy_slowdown = 0.02;
-  double emulated_slowdown = 0.10;
+  double emulated_slowdown = 0.07;
   // CPU time that an emulated CPU takes then for the same work, by what it took before: 0.083 of a
   // CPU became 0.11, 0.14 became 0.19. A throttled one feels that.
   double emulated_inflation = 1.3;
   // CPU time that the destination's emulator takes to translate the guest's code anew: guests of a
-  // tenth of a core were silent for 0.5 to 0.8 s after 0.05 s of downtime.
-  double emulated_warm_up_s = 0.05;
+  // tenth of a core were silent for 0.5 to 0.8 s after 0.05 s of downtime, and moves over 1 Gbit/s,
+  // of 1.4 to 2.3 s, cost guests of a quarter of a core 0.6 to 0.9 s beyond it (median by
+  // strategy).
+  double emulated_warm_up_s = 0.15;
 };
 
 struct ReplayInput {
