@@ -1,6 +1,29 @@
 #include "orchestrator/store/connection.h"
 
 namespace mare::store {
+namespace {
+// Beyond it some text must differ each time: none of these would be asked for again.
+constexpr std::size_t kMostIdle = 256;
+}  // namespace
+
+RawStatement IdleStatements::take(const std::string& sql) {
+  const std::lock_guard lock(mutex_);
+  const auto found = statements_.find(sql);
+  if (found == statements_.end()) return nullptr;
+  RawStatement out = std::move(found->second);
+  statements_.erase(found);
+  return out;
+}
+
+void IdleStatements::keep(RawStatement statement) {
+  // Reset, it holds no lock and no snapshot; its error was told when it came.
+  sqlite3_reset(statement.get());
+  sqlite3_clear_bindings(statement.get());
+  const std::lock_guard lock(mutex_);
+  if (statements_.size() >= kMostIdle) statements_.clear();
+  std::string sql = sqlite3_sql(statement.get());
+  statements_.emplace(std::move(sql), std::move(statement));
+}
 
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& path, Mode mode) {
   const int flags =
@@ -49,11 +72,18 @@ Status Connection::execute(const std::string& sql) {
 }
 
 Result<Statement> Connection::prepare(std::string_view sql) {
+  if (auto idle = idle_->take(std::string(sql))) return Statement(*this, idle_, std::move(idle));
   sqlite3_stmt* raw = nullptr;
-  const int code =
-      sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+  const int code = sqlite3_prepare_v3(db_.get(), sql.data(), static_cast<int>(sql.size()),
+                                      SQLITE_PREPARE_PERSISTENT, &raw, nullptr);
+  RawStatement fresh(raw);
   if (code != SQLITE_OK) return failure("statement '" + std::string(sql) + "' failed");
-  return Statement(*this, raw);
+  return Statement(*this, idle_, std::move(fresh));
+}
+
+Statement::~Statement() {
+  if (raw_ == nullptr) return;  // moved from
+  if (const auto idle = idle_.lock()) idle->keep(std::move(raw_));
 }
 
 Statement& Statement::bind(std::string_view text) {

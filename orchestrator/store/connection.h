@@ -5,15 +5,35 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "orchestrator/core/result.h"
 
 namespace mare::store {
 
 class Statement;
+
+struct Finalize {
+  void operator()(sqlite3_stmt* raw) const noexcept { sqlite3_finalize(raw); }
+};
+using RawStatement = std::unique_ptr<sqlite3_stmt, Finalize>;
+
+/// Statements that nobody uses at the moment, ready to be bound again: most of a short statement's
+/// time goes into compiling it. Thread-safe.
+class IdleStatements {
+ public:
+  /// Null: none with this text.
+  RawStatement take(const std::string& sql);
+  void keep(RawStatement statement);
+
+ private:
+  std::mutex mutex_;
+  std::unordered_multimap<std::string, RawStatement> statements_;
+};
 
 class Connection {
  public:
@@ -34,12 +54,19 @@ class Connection {
 
   std::unique_ptr<sqlite3, Close> db_;
   std::string path_;
+  std::shared_ptr<IdleStatements> idle_ = std::make_shared<IdleStatements>();  // before db_ closes
 };
 
 /// Parameters are bound in order with bind(), columns are read in order with the typed getters.
 class Statement {
  public:
-  Statement(Connection& connection, sqlite3_stmt* raw) : connection_(&connection), raw_(raw) {}
+  Statement(Connection& connection, std::weak_ptr<IdleStatements> idle, RawStatement raw)
+      : connection_(&connection), idle_(std::move(idle)), raw_(std::move(raw)) {}
+  ~Statement();
+  Statement(Statement&&) = default;
+  Statement& operator=(Statement&&) = delete;
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
 
   Statement& bind(std::string_view text);
   Statement& bind(const char* text) { return bind(std::string_view(text)); }
@@ -68,11 +95,9 @@ class Statement {
   std::optional<std::int64_t> maybe_integer();
 
  private:
-  struct Finalize {
-    void operator()(sqlite3_stmt* raw) const noexcept { sqlite3_finalize(raw); }
-  };
   Connection* connection_;
-  std::unique_ptr<sqlite3_stmt, Finalize> raw_;
+  std::weak_ptr<IdleStatements> idle_;
+  RawStatement raw_;
   int next_parameter_ = 1;
   int next_column_ = 0;
 };
