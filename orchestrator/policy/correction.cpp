@@ -176,7 +176,7 @@ void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior)
     for (const double residual : residuals) sizes.push_back(std::abs(residual));
     // The middle is known only so well, and the interval has to hold outliers, too.
     const double by_most = quantile(sizes, 0.9) / 1.645;
-    squares = std::pow(std::max(median(sizes) / 0.6745, by_most), 2);
+    squares = std::pow(std::max(median(sizes) / kHalfWithin, by_most), 2);
   }
   const double n = static_cast<double>(residuals.size());
   const double scale = std::sqrt((n * squares + kPriorSpreadMoves) / (n + kPriorSpreadMoves));
@@ -251,7 +251,7 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place) {
   for (const auto* move : seen) {
     off.push_back(std::abs(*move->set_up_s - out.factor * move->usual_set_up_s));
   }
-  if (!off.empty()) out.deviation_s = median(off) / 0.6745;
+  if (!off.empty()) out.deviation_s = median(off) / kHalfWithin;
   return out;
 }
 

@@ -25,8 +25,8 @@ double robust_deviation(const std::vector<double>& values) {
   std::vector<double> deviations;
   deviations.reserve(values.size());
   for (const double value : values) deviations.push_back(std::abs(value - middle));
-  // Of a normal distribution: half lie within 0.6745 deviations, 8 of 10 within 1.2816.
-  const double by_half = median(deviations) / 0.6745;
+  // Of a normal distribution 8 of 10 lie within 1.2816 deviations.
+  const double by_half = median(deviations) / kHalfWithin;
   const double by_most = quantile(deviations, 0.8) / 1.2816;
   return std::max(by_half, by_most);
 }

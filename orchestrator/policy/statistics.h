@@ -14,5 +14,7 @@ double robust_deviation(const std::vector<double>& values);
 
 /// Half the width of a 95% interval, in standard deviations.
 inline constexpr double kTwoSided95 = 1.96;
+/// Half of a normal distribution lies within so many standard deviations.
+inline constexpr double kHalfWithin = 0.6745;
 
 }  // namespace mare::policy

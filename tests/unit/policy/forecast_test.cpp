@@ -10,6 +10,7 @@
 #include "orchestrator/policy/correction.h"
 #include "orchestrator/policy/replay.h"
 #include "orchestrator/policy/score.h"
+#include "orchestrator/policy/statistics.h"
 #include "orchestrator/policy/strategy_estimate.h"
 #include "tests/unit/policy/quantities.h"
 
@@ -453,15 +454,19 @@ TEST(Learning, ASetUpIsItsHostsAndOneAloneIsNotBelieved) {
   there.source = HostId{"h7"};
   std::vector<PastMove> past{with_set_up(in, 4)};
   EXPECT_DOUBLE_EQ(learn_set_up(past, here).factor, 1);
-  for (int i = 0; i < 4; ++i) past.push_back(with_set_up(in, 4, 0.05 * (i % 2)));
-  EXPECT_NEAR(learn_set_up(past, here).factor, 4, 0.5);
-  EXPECT_LE(learn_set_up(past, here).deviation_s, 0.05 / 0.6745);
+  for (const double noise_s : {-0.03, -0.03, 0.03, 0.03}) {
+    past.push_back(with_set_up(in, 4, noise_s));
+  }
+  // The median, with the usual one as 1.5 moves before the five; from it they are 0 to 0.06 s off.
+  const double factor = 4 - 0.03 / usual;
+  EXPECT_NEAR(learn_set_up(past, here).factor, factor, 1e-9);
+  EXPECT_NEAR(learn_set_up(past, here).deviation_s, 0.03 / kHalfWithin, 1e-9);
   // Between other hosts it is as there, once some moves tell.
   for (int i = 0; i < 3; ++i) {
     past.push_back(with_set_up(in, 2));
     past.back().source = HostId{"h7"};
   }
-  EXPECT_NEAR(learn_set_up(past, here).factor, 4, 0.5);
+  EXPECT_NEAR(learn_set_up(past, here).factor, factor, 1e-9);
   EXPECT_NEAR(learn_set_up(past, there).factor, 2, 1e-9);
 }
 

@@ -294,7 +294,7 @@ TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
   EXPECT_NEAR(replay(in, costs).total_time_s, 4 + 0.25, 0.01);
   // Where the link is slower than that, nothing is behind.
   in.link_rate = 10 * kMega;
-  EXPECT_NEAR(replay(in, costs).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.15, 0.05);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.15, 0.01);
 }
 
 TEST(Replay, ARoundEndsWhenItsPagesHaveGone) {
