@@ -26,7 +26,9 @@ constexpr seconds kRetry{1};
 constexpr milliseconds kTells{1000};
 constexpr seconds kOfNow{15};
 constexpr int kGlances = 3;
-constexpr milliseconds kGlance{200};
+/// No multiple of what programs beat by: each glance, and the cycle after them, begins at another
+/// moment of a beat of 0.1, 0.2 or 0.5 s.
+constexpr milliseconds kGlance{235};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};

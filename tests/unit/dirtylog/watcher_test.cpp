@@ -294,23 +294,31 @@ TEST_F(WatcherTest, ALookAnewCutsACycleShortAndGlancesSomeTimes) {
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "its log is not open yet";
   run(seconds{40});
   ASSERT_EQ(cycles().size(), 2U);
-  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1650});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755});
   ASSERT_EQ(cycles().size(), 3U);
   EXPECT_EQ(walls_ms(cycles()[1]).back(), 20'000) << "what it had seen stays";
   run(milliseconds{250});
-  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1400}) << "somebody else asks meanwhile";
-  run(milliseconds{1400});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1505}) << "somebody else asks meanwhile";
+  run(milliseconds{1505});
   ASSERT_EQ(cycles().size(), 6U);
   for (std::size_t i = 2; i < 5; ++i) {
     EXPECT_EQ(walls_ms(cycles()[i]), (std::vector<int>{50, 100, 200})) << "a glance";
   }
   EXPECT_EQ(walls_ms(cycles()[5]).back(), 1000);
+  // No two at the same moment of a beat of 100 ms, which most of these looks are multiples of.
+  std::vector<int> moments;
+  for (std::size_t i = 2; i < 6; ++i) {
+    const auto since = cycles()[i].began - cycles()[2].began;
+    moments.push_back(
+        static_cast<int>(std::chrono::duration_cast<milliseconds>(since).count() % 100));
+  }
+  EXPECT_EQ(moments, (std::vector<int>{0, 35, 70, 5}));
   EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101);
   run(seconds{10});
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "it knows";
   EXPECT_EQ(cycles().size(), 6U);
   run(seconds{5});
-  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1650});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755});
 }
 
 TEST_F(WatcherTest, LatePointsAreTakenOnce) {
