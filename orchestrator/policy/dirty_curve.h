@@ -39,6 +39,15 @@ class DirtyCurve {
   double bytes(double progress_s) const;
   /// The least progress in which that much is written; what the curve never reaches takes kNever.
   double progress_for(double bytes) const;
+  /// What is written in so much wall time by a guest whose CPUs are held back to `awake` of one
+  /// (over 0). One that waits for a clock does its work when that strikes, however long it takes,
+  /// and is only late if it does not get done before the next time; then it does not wait any more,
+  /// and all windows are full of its work. Where told_apart(); else D(awake x wall).
+  double bytes_held(double wall_s, double awake) const;
+  /// Whether its work could be told from its waiting for a clock: of each() alone.
+  bool told_apart() const { return work_share_ > 0; }
+  /// vCPU seconds a second of wall time that are its work, not its waiting for a clock.
+  double work_share() const { return work_share_; }
   /// Bytes written in both of two adjoining windows: D(a) + D(b) - D(a + b), as windows of one
   /// length look alike wherever they begin.
   double in_both(double first_s, double second_s) const;
@@ -56,9 +65,17 @@ class DirtyCurve {
   static constexpr double kNever = 1e12;  // s
 
  private:
+  /// Where the cycle was after so much wall time and work.
+  struct Pace {
+    double x = 0;  // as in D(x)
+    double wall = 0;
+    double work = 0;
+  };
   void find_wws();
 
   MonotoneCurve curve_;
+  std::vector<Pace> paces_;
+  double work_share_ = 0;  // 0: not known
   // An end of the range crosses the middle nowhere, though curves through ordered knots may cross.
   MonotoneCurve middle_;
   Band band_ = Band::Middle;

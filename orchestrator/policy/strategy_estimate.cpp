@@ -19,6 +19,7 @@ constexpr double kSampledWidth = 2;
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
 constexpr int kDrawsWithoutLuck = 9;
+constexpr int kDrawsToChoose = 5;
 constexpr std::size_t kFewestCycles = 3;
 // Looks at the log, and what a guest is slowed by them, are known to a tenth of a round or so.
 constexpr double kLongerWindows = 1.1;
@@ -246,6 +247,22 @@ double score(const Situation& situation, const Replay& replay) {
   return penalty + added_job_time(situation, replay);
 }
 
+/// Of a guest that writes in bursts the mean over some of its windows: by its middle a throttled
+/// one ends by the first step, and hangs in truth.
+double score(const Situation& situation, const Sending& sending) {
+  ReplayInput in = replay_input(situation, situation.middle, sending);
+  if (situation.cycles.empty() || !makes_rounds(sending.strategy)) {
+    return score(situation, replay(in, situation.costs));
+  }
+  in.cycles = &situation.cycles;
+  double sum = 0;
+  for (int i = 0; i < kDrawsToChoose; ++i) {
+    in.seed = static_cast<std::uint64_t>(i) + 1;
+    sum += score(situation, replay(in, situation.costs));
+  }
+  return sum / kDrawsToChoose;
+}
+
 Estimate widened(Estimate estimate, double factor) {
   estimate.low = std::max(0.0, estimate.value - factor * (estimate.value - estimate.low));
   estimate.high = estimate.value + factor * (estimate.high - estimate.value);
@@ -417,8 +434,7 @@ StrategyEstimate estimate(const Situation& situation, Strategy strategy) {
   double best = 0;
   bool first = true;
   for (const auto& sending : knobs(situation, strategy)) {
-    const double value = score(
-        situation, replay(replay_input(situation, situation.middle, sending), situation.costs));
+    const double value = score(situation, sending);
     if (!first && (value >= best || !may_be_tried(situation, sending))) continue;
     first = false;
     best = value;

@@ -294,6 +294,91 @@ TEST(DirtyCurve, HowAGuestWritesThatHasJustComeIsNotDrawn) {
   EXPECT_EQ(DirtyCurve::each(profile({cycles[3], cycles[4], cycles[5]})).size(), 3U);
 }
 
+TEST(DirtyCurve, BeyondWhatWasSeenItFlattensAsItDidBefore) {
+  const auto seen = [](const std::function<double(double)>& d, double until) {
+    return DirtyCurve::from(profile({cycle(1, d, until), cycle(1, d, until)}));
+  };
+  const auto random = [](double p) { return 33.5 * kMega * (1 - std::exp(-0.188 * p)); };
+  for (const double p : {15.0, 20.0, 33.0}) {
+    EXPECT_NEAR(seen(random, 10).bytes(p), random(p), 0.03 * random(p)) << p;
+  }
+  // Nine of ten writes go to a tenth of its pages.
+  const auto hot = [](double p) {
+    return 6.5 * kMega * (1 - std::exp(-7.2 * p / 6.5)) +
+           64 * kMega * (1 - std::exp(-0.8 * p / 64));
+  };
+  EXPECT_NEAR(seen(hot, 5).bytes(10), hot(10), 0.12 * hot(10));
+  EXPECT_LE(seen(hot, 5).bytes(10), hot(10));
+  const auto linear = [](double p) { return 2 * kMega * p; };
+  EXPECT_NEAR(seen(linear, 5).bytes(20), 40 * kMega, 1);
+  const auto flat = [](double p) { return std::min(p, 1.0) * 8 * kMega; };
+  EXPECT_NEAR(seen(flat, 5).bytes(100), 8 * kMega, 1);
+}
+
+TEST(DirtyCurve, CyclesInStepWithTheGuestsBeatTellNoLessOfAShortWindow) {
+  // 1.5 MB each 0.2 s, and each cycle began just after it.
+  const auto beat = [](double p) { return 0.1e6 + 1.5e6 * std::floor(p / 0.2 + 1e-9); };
+  const MemoryProfile seen = profile({cycle(1, beat), cycle(1, beat), cycle(1, beat)});
+  ASSERT_TRUE(DirtyCurve::each(seen).empty());
+  const DirtyCurve middle = DirtyCurve::from(seen);
+  EXPECT_NEAR(middle.bytes(0.1), 0.8e6, 1) << "half of the windows have it";
+  EXPECT_NEAR(middle.bytes(0.2), 1.6e6, 1) << "as it was seen";
+  EXPECT_NEAR(middle.bytes(5), beat(5), 1);
+  for (const double p : {0.1, 0.15, 0.2, 0.5}) {
+    EXPECT_LE(DirtyCurve::from(seen, Band::Low).bytes(p), middle.bytes(p)) << p;
+    EXPECT_GE(DirtyCurve::from(seen, Band::High).bytes(p), middle.bytes(p)) << p;
+  }
+}
+
+/// 8 MB each half second, in 20 ms of CPU time; until it strikes again the guest asks what time it
+/// is, for a tenth of the CPU. The cycle began so long before the burst.
+DirtyCycle by_the_clock(double burst) {
+  DirtyCycle out;
+  for (const double wall : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0}) {
+    const double bursts = wall > burst ? 1 + std::floor((wall - burst) / 0.5) : 0;
+    out.points.push_back({micro(wall), micro(0.1 * wall + 0.02 * bursts),
+                          Bytes{bursts > 0 ? 8'100'000U : 100'000U}});
+  }
+  return out;
+}
+
+TEST(DirtyCurve, AGuestThatIsHeldBackLeavesOutItsWaitingFirst) {
+  std::vector<DirtyCycle> cycles;
+  for (const double burst : {0.3, 0.02, 0.15, 0.25, 0.35, 0.45}) {
+    cycles.push_back(by_the_clock(burst));
+  }
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_EQ(each.size(), 5U);
+  for (const auto& one : each) EXPECT_NEAR(one.work_share(), 0.04, 1e-3);
+  const DirtyCurve& soon = each[1];
+  const DirtyCurve& late = each[4];
+  // With a fifth of a CPU its burst takes 0.1 s, as long as the look that found it.
+  EXPECT_NEAR(soon.bytes_held(0.3, 0.2), 8.1e6, 1e4);
+  EXPECT_NEAR(late.bytes_held(0.3, 0.2), 0.1e6, 1e4);
+  // With a twentieth it takes 0.4 s, and is over before the next one.
+  EXPECT_GT(soon.bytes_held(0.3, 0.05), 1e6);
+  EXPECT_LT(soon.bytes_held(0.3, 0.05), 7e6);
+  EXPECT_NEAR(late.bytes_held(0.3, 0.05), 0.1e6, 1e4);
+  EXPECT_NEAR(late.bytes_held(1, 0.05), 8.1e6, 1e4);
+  // With a fiftieth it never gets done in time: it is at it wherever one looks.
+  EXPECT_GT(soon.bytes_held(0.5, 0.02), 1e6);
+  EXPECT_GT(late.bytes_held(0.5, 0.02), 1e6);
+  EXPECT_DOUBLE_EQ(late.bytes_held(0.5, 0), 0);
+}
+
+TEST(DirtyCurve, WhoAlwaysWritesIsNotTakenToWait) {
+  std::vector<DirtyCycle> cycles;
+  for (const double burst : {0.3, 0.02, 0.15, 0.25, 0.35, 0.45}) {
+    DirtyCycle one = by_the_clock(burst);
+    for (auto& point : one.points) point.unique.count += 600'000;
+    cycles.push_back(one);
+  }
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_FALSE(each.empty());
+  EXPECT_FALSE(each.front().told_apart());
+  EXPECT_DOUBLE_EQ(each.front().bytes_held(0.5, 0.02), each.front().bytes(0.01));
+}
+
 std::vector<DirtyCycle> phases(const std::vector<double>& rates, int repeats) {
   std::vector<DirtyCycle> out;
   for (int i = 0; i < repeats; ++i) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
+
 #include "orchestrator/core/rng.h"
 #include "tests/unit/policy/quantities.h"
 
@@ -175,6 +177,42 @@ TEST(Replay, UnderAQuotaAThrottledCpuHasWhatItSleptThrough) {
   const Replay quota = replay(in);
   ASSERT_TRUE(strict.converges && quota.converges);
   EXPECT_GT(quota.total_time_s, strict.total_time_s + 2) << "60% of it is not felt";
+}
+
+TEST(Replay, AThrottleTakesFirstWhatAGuestWaits) {
+  // 8 MB each half second, in 20 ms of CPU time; the rest of its 0.14 of a CPU is waiting.
+  MemoryProfile profile;
+  profile.total = Bytes{200'000'000};
+  for (const double burst : {0.3, 0.02, 0.15, 0.25, 0.35, 0.45}) {
+    DirtyCycle cycle;
+    for (const double wall : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0}) {
+      const double bursts = wall > burst ? 1 + std::floor((wall - burst) / 0.5) : 0;
+      cycle.points.push_back({micro(wall), micro(0.1 * wall + 0.02 * bursts),
+                              Bytes{bursts > 0 ? 8'100'000U : 100'000U}});
+    }
+    profile.cycles.push_back(cycle);
+  }
+  const DirtyCurve curve = DirtyCurve::from(profile);
+  const auto cycles = DirtyCurve::each(profile);
+  ASSERT_TRUE(!cycles.empty() && cycles.front().told_apart());
+  ReplayInput in = input(curve, Strategy::Throttled);
+  in.cycles = &cycles;
+  in.sending.throttle_initial_percent = 90;
+  in.sending.throttle_step_percent = 5;
+  in.downtime_limit_s = 0.05;  // no part of a burst fits
+  int held_at_first = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    in.seed = seed;
+    const Replay out = replay(in);
+    EXPECT_TRUE(out.converges);
+    double late_s = 0;  // held back to a hundredth: a quarter of its work
+    for (const auto& round : out.rounds) {
+      if (round.throttle > 0.96) late_s += round.duration_s;
+      held_at_first += round.throttle > 0 && round.throttle < 0.96 ? 1 : 0;
+    }
+    EXPECT_NEAR(out.held_s, 0.75 * late_s, 0.3) << "at 90 and 95% it loses nothing";
+  }
+  EXPECT_GT(held_at_first, 40) << "nor does that end it";
 }
 
 TEST(Replay, LimitsOfTheRateAreSetInWholeSteps) {
