@@ -8,7 +8,6 @@ stopped goes on, with a mared that has to learn anew. Baselines on the same move
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import functools
 import itertools
@@ -23,6 +22,7 @@ from caps import Caps
 from fit import least_squares
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
+from like_moves import DOWNTIME_SHARE, QUANTITIES, differences
 from partial import Partial
 from workloads import WORKLOADS, Mare, Running, Workload, report, summary
 
@@ -31,8 +31,6 @@ MEMORY_MIB = 192
 RATES = ("100mbit", "1gbit")
 GOODPUT = {"100mbit": 100e6 / 8 * 1448 / 1514, "1gbit": 1e9 / 8 * 1448 / 1514}
 PAGE = 4096
-#: A downtime is told well enough within so much of it, or within the bar.
-DOWNTIME_SHARE = 0.15
 LOAD_LIMIT = 6.0
 #: Of a core, for each guest: four of them leave the movers half of a machine with two cores.
 VCPU_SHARE = 0.25
@@ -40,7 +38,6 @@ VCPU_SHARE = 0.25
 WATCHED_S = 5.0
 #: What one move may take before it is given up; a strategy that does not converge shows so by this.
 TIME_LIMIT_S = 60
-QUANTITIES = {"total_time_s": "time", "sent_bytes": "bytes", "downtime_s": "downtime", "added_job_time_s": "added"}
 
 
 def moves_of(strategies: list[str], quick: bool, chance: random.Random) -> list[tuple[Workload, str, str]]:
@@ -168,17 +165,8 @@ def downtime_beyond_ms(done: list[dict[str, Any]]) -> list[float]:
 
 
 def apart(done: list[dict[str, Any]]) -> dict[str, Any]:
-    """By how much one of two like moves is off what both have in common: their difference over the square root of 2; of time and
-    bytes as a share of their mean."""
-    like = collections.defaultdict(list)
-    for row in done:
-        like[row["workload"], row["rate"], row["strategy"]].append(row["measured"])
-    out = {}
-    for name, short in QUANTITIES.items():
-        pairs = [(two[0][name], two[1][name]) for two in like.values() if len(two) == 2 and None not in (two[0][name], two[1][name])]
-        relative = short in ("time", "bytes")
-        out[short] = summary([(a - b) / math.sqrt(2) / ((a + b) / 2 if relative else 1) for a, b in pairs if a + b > 0])
-    return out
+    """The part of the errors that nobody could have known."""
+    return {short: summary(values) for short, values in differences(done).items()}
 
 
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:

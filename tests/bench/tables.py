@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable
 
 from kills import KINDS
+from like_moves import differences
 from regressions import FITTED, PAPER, formula
 
 Json = Any
@@ -96,6 +97,26 @@ def forecast(report: Json) -> list[str]:
             table(("error of the forecast", "count", *head), errors),
             table(("one of two like moves off what both have in common", "pairs", *head), alike),
             table(("total time of plain pre-copy, by", "count", *head), others)]
+
+
+def like_moves(reports: list[Json]) -> str:
+    """Of all runs of `forecast` together: one alone has few pairs."""
+    runs = [[row for row in one["results"]["rows"] if "measured" in row and row["load"] <= one["setup"]["load_limit"]]
+            for one in reports if one["bench"] == "forecast"]
+    if len(runs) < 2:
+        return ""
+    together: dict[str, list[float]] = {}
+    for rows in runs:
+        for name, values in differences(rows).items():
+            together[name] = together.get(name, []) + [abs(value) for value in values]
+    lines = []
+    for name, title, factor, unit in (("time", "total time", 100, "%"), ("bytes", "bytes", 100, "%"), ("downtime", "downtime", 1000, "ms"),
+                                      ("downtime_beyond", "downtime, 0 within 15% of it", 1000, "ms"), ("added", "added job time", 1, "s")):
+        values = sorted(together[name])
+        at = [values[min(len(values) - 1, int(share * len(values)))] * factor for share in (0.5, 0.9, 0.95)] if values else [None] * 3
+        lines.append((title, number(len(values)), *(number(value) for value in at), unit))
+    return f"### forecast: like moves of all {len(runs)} runs\n\n" + \
+        table(("one of two like moves off what both have in common", "pairs", "median", "p90", "p95", "unit"), lines)
 
 
 def move(report: Json) -> list[str]:

@@ -93,6 +93,20 @@ class Sections(unittest.TestCase):
                          ["Liu's form", "Neves' form, fitted to half of them", "ours"])
         self.assertIn("100.0% of the outcomes", text)
 
+    def test_like_moves_of_several_runs(self) -> None:
+        def run(*times: float) -> dict[str, Any]:
+            rows = [{"workload": "idle", "rate": "1gbit", "strategy": "hybrid", "load": 1.0,
+                     "measured": {"total_time_s": one, "sent_bytes": 1e6, "downtime_s": one / 100, "added_job_time_s": None}} for one in times]
+            return {"bench": "forecast", "setup": {"load_limit": 6.0}, "results": {"rows": rows}}
+
+        text = tables.like_moves([run(9.0, 11.0), SOAK, run(10.0, 10.0), run(10.0)])
+        self.assertIn("of all 3 runs", text)
+        found = {row[0]: row[1:] for row in rows_under(text, "one of two like moves off what both have in common")}
+        self.assertEqual(found["total time"], ["2", "14.14", "14.14", "14.14", "%"])
+        self.assertEqual(found["downtime, 0 within 15% of it"], ["2", "0", "0", "0", "ms"])
+        self.assertEqual(found["added job time"], ["0", "-", "-", "-", "s"])
+        self.assertEqual(tables.like_moves([run(9.0, 11.0), SOAK]), "", "the run's own table has it")
+
     def test_move(self) -> None:
         rows = rows_under(tables.section(move_report()), "link")
         self.assertEqual(len(rows), 4)
