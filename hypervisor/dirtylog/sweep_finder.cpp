@@ -25,7 +25,6 @@ constexpr int kTurns = 5;
 /// Of the step that the chunks' sizes tell: half a block up or down, and pages of others.
 constexpr double kTolerance = 0.6;
 constexpr int kFewestSteps = 2;
-constexpr std::size_t kFewestOfMany = 4;
 constexpr double kAgree = 0.75;
 
 /// From -0.5 to 0.5.
@@ -100,14 +99,11 @@ Sweep SweepFinder::found(const PageSet& swept) const {
   if (chunks_.size() < 2 || swept.count() < kLeastSwept) return {};
   // It may be that not all of it has been seen.
   if (!chunks_.back().again && !chunks_[chunks_.size() - 2].again) return {};
-  // From the newest back: older ones may be of the guest's boot, or of another program.
   int up = 0;
   int down = 0;
   int steps = 0;
   std::vector<double> periods;
-  bool descends = false;
-  std::size_t agree = 0;  // of the periods
-  for (std::size_t i = chunks_.size() - 1; i > 0; --i) {
+  for (std::size_t i = 1; i < chunks_.size(); ++i) {
     const Chunk& one = chunks_[i - 1];
     const Chunk& next = chunks_[i];
     if (!next.follows) continue;
@@ -122,18 +118,12 @@ Sweep SweepFinder::found(const PageSet& swept) const {
     if (std::abs(step + expected) <= kTolerance * expected) ++down;
     periods.push_back(static_cast<double>(next.length.count()) * all /
                       static_cast<double>(next.count));
-    if (steps < kFewestSteps || std::max(up, down) < kAgree * steps) continue;
-    agree = periods.size();
-    descends = down > up;
   }
-  // A few that happen to agree, among others that do not, are none.
-  const bool all_agree = steps >= kFewestSteps && std::max(up, down) >= kAgree * steps;
-  if (agree < kFewestOfMany && !all_agree) return {};
-  periods.resize(agree);
+  if (steps < kFewestSteps || std::max(up, down) < kAgree * steps) return {};
   // The middle: a chunk at whose end it had come round took longer than its pages tell.
   const auto middle = periods.begin() + static_cast<std::ptrdiff_t>(periods.size() / 2);
   std::nth_element(periods.begin(), middle, periods.end());
-  return {descends, Microseconds{static_cast<Microseconds::rep>(*middle)}};
+  return {down > up, Microseconds{static_cast<Microseconds::rep>(*middle)}};
 }
 
 }  // namespace mare::dirtylog

@@ -49,7 +49,6 @@ class Watched {
       finder_.look(written, Microseconds{static_cast<std::int64_t>(look * 1e6)});
     }
   }
-  void begin_to_write(Order order) { order_ = order; }
   Sweep found() const { return finder_.found(known_); }
 
  private:
@@ -83,23 +82,6 @@ TEST(SweepFinder, OneThatGoesAllOverIsNone) {
   guest.cycle(kLong);
   guest.cycle(kLong);
   guest.cycle(kBegun);
-  EXPECT_EQ(guest.found().period.count(), 0);
-}
-
-TEST(SweepFinder, WhatAnotherProgramWroteBeforeDoesNotHideIt) {
-  Watched guest(Order::Scattered);  // its boot, or its own set-up
-  guest.cycle({0.05, 1.5, 3, 4.5, 6, 7.5, 9});
-  guest.begin_to_write(Order::Down);
-  guest.cycle(kLong);
-  for (int i = 0; i < 3; ++i) guest.cycle(kGlance);
-  guest.cycle(kBegun);
-  const Sweep found = guest.found();
-  EXPECT_TRUE(found.descending);
-  EXPECT_NEAR(static_cast<double>(found.period.count()) / 1e6, kSwept / kPagesPerS, 0.6);
-  // And what it did before it began to write all over is no sweep of today.
-  guest.begin_to_write(Order::Scattered);
-  guest.cycle(kLong);
-  guest.cycle(kLong);
   EXPECT_EQ(guest.found().period.count(), 0);
 }
 
