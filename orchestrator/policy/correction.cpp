@@ -263,9 +263,11 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   const auto pairs = usable(past, place, quantity, false);
   Correction out;
   if (line) out.factor = slope_of(pairs);
-  double known = 0;  // log of the factor, or the offset in the prior's widths
+  double known = 0;    // log of the factor, or the offset in the prior's widths,
+  double known_s = 0;  // and as it is
   const auto weigh = [&](const std::vector<Pair>& from, int level, double slope) {
     std::vector<std::pair<double, double>> off;
+    std::vector<std::pair<double, double>> off_s;
     double n = 0;
     for (const auto& pair : from) {
       if (nearness(*pair.move, place) < level) continue;
@@ -273,6 +275,7 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
           factor ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
                  : (pair.actual - slope * pair.model) / width_of(prior, pair.model);
       off.emplace_back(one, pair.weight);
+      off_s.emplace_back(pair.actual - slope * pair.model, pair.weight);
       n += pair.weight;
     }
     if (!(n > 0)) return;
@@ -281,6 +284,8 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
     off.emplace_back(known, kPriorMoves);
     const double most = kBelieved * n * (factor ? prior.relative : 1);
     known = std::clamp(weighted_median(off), -most, most);
+    off_s.emplace_back(known_s, kPriorMoves);
+    known_s = weighted_median(off_s);
   };
   // What was unsure of another strategy says nothing of this one.
   if (line) weigh(sure_of(usable(past, place, quantity, true)), 0, 1);
@@ -289,7 +294,12 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   if (factor) {
     out.factor = std::exp(known);
   } else {
-    out.offset = known * out.width;
+    // What a slow link took more is not added whole to a fast link's move, nor what was off by a
+    // constant over a fast one, many times that, to a slow link's.
+    const double scaled = known * out.width;
+    out.offset = scaled * known_s > 0
+                     ? std::copysign(std::min(std::abs(scaled), std::abs(known_s)), scaled)
+                     : 0.0;
   }
   out.moves = static_cast<int>(pairs.size());
   spread(out, nearest(sure_of(pairs), place), prior);

@@ -423,6 +423,19 @@ TEST(Learning, WhatASlowLinkTookMoreIsNotAddedToAFastOne) {
   EXPECT_LT(learn(past, place, Quantity::TotalTime, model / 10).offset, 2);
 }
 
+TEST(Learning, WhatAFastLinkTookLessIsNotTakenManyTimesFromASlowOne) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  PastMove shorter = ten_seconds_longer(in);
+  auto& said = shorter.forecast.total_time_s;
+  said = {1.0, 0.9, 1.1, 1.0};
+  shorter.total_time_s = 0.9;
+  const std::vector<PastMove> past(12, shorter);
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_NEAR(learn(past, place, Quantity::TotalTime, 1).offset, -0.1, 1e-9);
+  EXPECT_NEAR(learn(past, place, Quantity::TotalTime, 20).offset, -0.1, 1e-9);
+  EXPECT_GT(learn(past, place, Quantity::TotalTime, 0.1).offset, -0.1) << "scaled down";
+}
+
 /// Whose set-up took so much longer than usual, and nothing else did.
 PastMove with_set_up(const ForecastInput& in, double factor, double noise_s = 0) {
   PastMove out = ten_seconds_longer(in);
