@@ -38,20 +38,20 @@ constexpr double kShortestWindow = 0.01;  // s of progress
 constexpr double kClockGrid[] = {0.1, 0.2, 0.5, 1, 2, 5};
 constexpr double kFewBytes = 64 * 1024;
 constexpr double kClearlyLess = 0.9;
-
-double seconds(Microseconds span) {
-  return std::chrono::duration<double>(span).count();
-}
-
 // A guest that waits for its clock: looks at so little time, in which so few bytes were written.
 constexpr double kMomentOfWaiting = 0.12;  // s of wall time
 constexpr double kWaitingBytes = 0.5e6;
 // A guest that sleeps while it waits has no such share: then all its progress is taken for work.
 constexpr double kLeastWaiting = 0.01;
+// Smaller ones are none: of what is beyond the last look.
 constexpr double kNoSlope = 1e-9;
 constexpr double kNoFall = 1e-9;
 // Up to so long a window, s of wall time, D is held to be concave.
 constexpr double kConcaveUpTo = 1;
+
+double seconds(Microseconds span) {
+  return std::chrono::duration<double>(span).count();
+}
 
 /// One cycle's D over progress: what its vCPUs were seen to take, or, by the clock, `share` of the
 /// wall time; over wall time as it is if they were not seen to run at all.

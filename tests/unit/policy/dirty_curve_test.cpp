@@ -330,18 +330,6 @@ TEST(DirtyCurve, CyclesInStepWithTheGuestsBeatTellNoLessOfAShortWindow) {
   }
 }
 
-/// 8 MB each half second, in 20 ms of CPU time; until it strikes again the guest asks what time it
-/// is, for a tenth of the CPU. The cycle began so long before the burst.
-DirtyCycle by_the_clock(double burst) {
-  DirtyCycle out;
-  for (const double wall : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0}) {
-    const double bursts = wall > burst ? 1 + std::floor((wall - burst) / 0.5) : 0;
-    out.points.push_back({micro(wall), micro(0.1 * wall + 0.02 * bursts),
-                          Bytes{bursts > 0 ? 8'100'000U : 100'000U}});
-  }
-  return out;
-}
-
 TEST(DirtyCurve, AGuestThatIsHeldBackLeavesOutItsWaitingFirst) {
   std::vector<DirtyCycle> cycles;
   for (const double burst : {0.3, 0.02, 0.15, 0.25, 0.35, 0.45}) {

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <cmath>
-
 #include "orchestrator/core/rng.h"
 #include "tests/unit/policy/quantities.h"
 
@@ -184,13 +182,7 @@ TEST(Replay, AThrottleTakesFirstWhatAGuestWaits) {
   MemoryProfile profile;
   profile.total = Bytes{200'000'000};
   for (const double burst : {0.3, 0.02, 0.15, 0.25, 0.35, 0.45}) {
-    DirtyCycle cycle;
-    for (const double wall : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0}) {
-      const double bursts = wall > burst ? 1 + std::floor((wall - burst) / 0.5) : 0;
-      cycle.points.push_back({micro(wall), micro(0.1 * wall + 0.02 * bursts),
-                              Bytes{bursts > 0 ? 8'100'000U : 100'000U}});
-    }
-    profile.cycles.push_back(cycle);
+    profile.cycles.push_back(by_the_clock(burst));
   }
   const DirtyCurve curve = DirtyCurve::from(profile);
   const auto cycles = DirtyCurve::each(profile);
