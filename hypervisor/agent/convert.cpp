@@ -235,6 +235,7 @@ pb::Sending to_wire(const Sending& value) {
   }
   *out.mutable_sweep() = to_wire(value.sweep_switch.sweep);
   out.set_sweep_best_place(value.sweep_switch.best_place);
+  out.set_sweep_longest_hold_ms(value.sweep_switch.longest_hold.count());
   for (const Milliseconds wait : value.sweep_switch.waits) out.add_sweep_waits_ms(wait.count());
   return out;
 }
@@ -264,6 +265,7 @@ Result<Sending> from_wire(const pb::Sending& value) {
   }
   out.sweep_switch.sweep = from_wire(value.sweep());
   out.sweep_switch.best_place = value.sweep_best_place();
+  out.sweep_switch.longest_hold = Milliseconds{value.sweep_longest_hold_ms()};
   for (const auto wait : value.sweep_waits_ms()) {
     out.sweep_switch.waits.emplace_back(wait);
   }

@@ -106,7 +106,7 @@ class Outgoing {
     std::optional<dirtylog::SweepTracker> tracker;
     MonotonicTime tracked{0};                 // when it looked last
     std::optional<MonotonicTime> held_since;  // the end of the last whole round
-    std::optional<MonotonicTime> hold_until;
+    std::optional<MonotonicTime> round_ends_at;
     bool let_go = false;
     std::optional<MonotonicTime> rounds_over;  // when the last whole one before post-copy was
     std::optional<MonotonicTime> switch_at;

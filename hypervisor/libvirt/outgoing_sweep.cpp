@@ -17,14 +17,17 @@ using std::chrono::nanoseconds;
 // A guest that sweeps is found by what it writes meanwhile, or not.
 constexpr std::chrono::milliseconds kTrackedFor{100};
 constexpr std::chrono::seconds kTrackedAtMost{2};
-// The rest of the last whole round is kept back until the guest is where it had best be, at the
-// least rate that libvirt knows. So much is left then at the most, and more than goes meanwhile.
+// So long before it may have to be held up it is looked for, so that it need not wait for that.
+constexpr Seconds kSeenBefore{0.4};
+// The rest of the last whole round is kept back until it is known where the guest is, and then
+// until it is where it had best be, at the least rate that libvirt knows. So much is left then at
+// the most, and more than goes meanwhile.
 constexpr BytesPerSecond kHeldRate{1024.0 * 1024};
 constexpr Bytes kLeastHeld = mebibytes(16);
 
 Bytes held_rest(const SweepSwitch& how) {
-  const double period_s = std::chrono::duration<double>(how.sweep.period).count();
-  const double goes = 1.5 * period_s * kHeldRate.value;
+  const auto held = how.longest_hold + kTrackedAtMost;
+  const double goes = 1.5 * std::chrono::duration<double>(held).count() * kHeldRate.value;
   return std::max(kLeastHeld, Bytes{static_cast<std::uint64_t>(goes)});
 }
 
@@ -74,32 +77,36 @@ std::optional<Outgoing::Sighting> Outgoing::sight(Job& job, std::string& why) {
   return Sighting{**place, before + (now - before) / 2};
 }
 
-/// The end of its last whole round comes near: it is held up until the guest is at the best place.
+/// The end of its last whole round comes near: it is held up until the guest is at the best place,
+/// if that is near.
 void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
   const SweepSwitch& how = job.ticket.sending.sweep_switch;
-  if (job.let_go || how.sweep.period > kLongestHold) return;
+  if (job.let_go || how.longest_hold.count() == 0) return;
   const auto last =
       static_cast<unsigned long long>(std::max(1, job.ticket.sending.pre_copy_rounds));
-  if (job.iteration != last) return;
+  const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
+  const double link = std::max(1.0, std::min(link_.load(), most));
+  const Bytes held = held_rest(how);
+  const Bytes near{held.count + static_cast<std::uint64_t>(link * kSeenBefore.count())};
+  if (job.iteration != last || rest > near || rest.count == 0) return;
   const MonotonicTime now = shared_->clock.now();
-  if (!job.held_since) {
-    if (rest > held_rest(how) || rest.count == 0) return;
-    job.held_since = now;
-    set_rate(domain, kHeldRate);
-  }
+  const auto sends =
+      std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
   std::string why;
-  if (!job.hold_until) {
+  if (!job.round_ends_at) {
     if (const auto seen = sight(job, why)) {
-      const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
-      const double link = std::max(1.0, std::min(link_.load(), most));
-      const auto sends =
-          std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});
-      job.hold_until = seen->at + until_best(how, seen->place, sends);
-    } else if (now - *job.held_since > kTrackedAtMost) {
+      job.round_ends_at = seen->at + sends + hold_of(how, seen->place, sends);
+    } else if (job.held_since && now - *job.held_since > kTrackedAtMost) {
       why = "nothing in order";
     }
   }
-  if ((job.hold_until && now >= *job.hold_until) || !why.empty()) let_go(job, domain);
+  if (!why.empty() || (job.round_ends_at && now + sends >= *job.round_ends_at)) {
+    job.let_go = !job.held_since;
+    return let_go(job, domain);
+  }
+  if (job.held_since || rest > held) return;
+  job.held_since = now;
+  set_rate(domain, kHeldRate);
 }
 
 /// Asked again until libvirt has done it.

@@ -110,12 +110,13 @@ Milliseconds wait_of(const SweepSwitch& how, double place, std::chrono::nanoseco
   return how.waits[std::min(part, how.waits.size() - 1)];
 }
 
-std::chrono::nanoseconds until_best(const SweepSwitch& how, double place,
-                                    std::chrono::nanoseconds rest) {
+std::chrono::nanoseconds hold_of(const SweepSwitch& how, double place,
+                                 std::chrono::nanoseconds rest) {
   const double way = how.sweep.descending ? place - how.best_place : how.best_place - place;
   const double periods = way - std::chrono::duration<double>(rest) / how.sweep.period;
-  return std::chrono::duration_cast<std::chrono::nanoseconds>((periods - std::floor(periods)) *
-                                                              how.sweep.period);
+  const auto hold = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      (periods - std::floor(periods)) * how.sweep.period);
+  return hold <= how.longest_hold ? hold : std::chrono::nanoseconds{0};
 }
 
 Status check(const Sending& sending) {

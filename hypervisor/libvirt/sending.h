@@ -33,9 +33,9 @@ unsigned long long mebibytes_per_s(BytesPerSecond rate);
 /// The wait of a guest that was at `place` so long after the last whole round was over.
 Milliseconds wait_of(const SweepSwitch& how, double place, std::chrono::nanoseconds since);
 /// From when it was at `place` until what then takes `rest` had best go on, so that it is at the
-/// best place when that is over; less than a period.
-std::chrono::nanoseconds until_best(const SweepSwitch& how, double place,
-                                    std::chrono::nanoseconds rest);
+/// best place when that is over; 0 if that is longer than the longest hold.
+std::chrono::nanoseconds hold_of(const SweepSwitch& how, double place,
+                                 std::chrono::nanoseconds rest);
 /// Refuses knobs that libvirt or QEMU would misread.
 Status check(const Sending& sending);
 

@@ -58,6 +58,7 @@ std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   out.destination = forecast.destination;
   out.program = forecast.program;
   out.forecast = *said;
+  out.link_goodput = forecast.link.goodput;
   out.total_time_s = forecast.outcome->total_time_s;
   out.sent_bytes = forecast.outcome->sent_bytes;
   out.downtime_s = forecast.outcome->downtime_s;

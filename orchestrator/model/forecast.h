@@ -44,8 +44,10 @@ struct SweepSwitch {
   /// From the end of the last whole round, of a guest that is then at i/n to (i+1)/n. None: it
   /// switches at the end of its rounds.
   std::vector<Milliseconds> waits;
-  /// Where it had best be at that end. Held up for it: for one period, kLongestHold at most.
+  /// Where it had best be at that end, which is held up until it is there, if that takes no longer
+  /// than longest_hold: more would not be worth it. At most kLongestHold.
   double best_place = 0;
+  Milliseconds longest_hold{0};
   bool operator==(const SweepSwitch&) const = default;
 };
 
@@ -143,8 +145,9 @@ struct Estimate {
 struct StrategyForecast {
   Strategy strategy = Strategy::PreCopy;
   bool offered = false;
-  std::string why_not;    // when it is not offered, or ruled out by the policy
-  bool converges = true;  // false: it would not end by itself
+  std::string why_not;      // when it is not offered, or ruled out by the policy
+  bool converges = true;    // false: it would not end by itself
+  bool end_unsure = false;  // some of what was seen of the guest speaks for the opposite
   int rounds = 0;
   Estimate total_time_s;
   Estimate sent_bytes;

@@ -123,8 +123,10 @@ Choice choose_manual(const Situation& situation, const Estimates& estimates) {
       return do_not_move(name(estimates[i]) +
                          " was asked for and is not offered: " + forecast.why_not);
     }
+    const std::string may = forecast.end_unsure ? "may" : "would";
     const std::string warning =
-        forecast.converges ? "" : ", and would not end by itself: these are the figures of a stop";
+        forecast.converges ? ""
+                           : ", and " + may + " not end by itself: these are the figures of a stop";
     return {i, capital(name(estimates[i])) + " was asked for: " + figures(situation, forecast) +
                    warning};
   }

@@ -1,6 +1,7 @@
 #include "orchestrator/policy/correction.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -16,6 +17,8 @@ constexpr double kPriorSpreadMoves = 4;
 // The slope of time over the model's time needs moves of different sizes to be seen at all.
 constexpr double kPriorSlopeMoves = 4;
 constexpr double kOtherSize = 1.2;
+// Of one link's speed two bursts tell not quite the same, and links come a factor apart.
+constexpr double kSameLink = 1.5;
 constexpr std::size_t kEnoughMoves = 5;
 // Older ones tell of another load, another version.
 constexpr std::size_t kMostMoves = 40;
@@ -57,8 +60,7 @@ bool paused(Strategy strategy) {
 }
 
 bool by_factor(Quantity quantity, Strategy strategy) {
-  if (quantity == Quantity::TotalTime) return false;
-  return quantity == Quantity::SentBytes || paused(strategy);
+  return quantity == Quantity::SentBytes || (quantity == Quantity::Downtime && paused(strategy));
 }
 
 /// What the model said before corrections of its day; without a record of that, what was said.
@@ -84,15 +86,21 @@ double weight_of(const Estimate& said, double model, Quantity quantity) {
 // Below it, a move says nothing of slopes and spreads.
 constexpr double kSure = 0.3;
 
+/// How long a guest is throttled is chance, and what a job lost by missing pages is post-copy's
+/// alone.
+bool tells_of_others(Strategy strategy, Quantity quantity) {
+  if (strategy == Strategy::Throttled) return false;
+  return quantity != Quantity::AddedJobTime || strategy != Strategy::PostCopy;
+}
+
 /// Newest first. What a move costs beside its pages is much the same for all strategies, so where
-/// there is no move of this one, `any` strategy's tell something of its time.
+/// there is no move of this one, `any` strategy's tell something of its time, and of its job's.
 std::vector<Pair> usable(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                          bool any) {
   std::vector<Pair> out;
   for (auto move = past.rbegin(); move != past.rend() && out.size() < kMostMoves; ++move) {
     const bool same = move->forecast.strategy == place.strategy;
-    // How long a guest is throttled is chance, and no other strategy's.
-    if (!same && (!any || move->forecast.strategy == Strategy::Throttled)) continue;
+    if (!same && !(any && tells_of_others(move->forecast.strategy, quantity))) continue;
     if (!move->forecast.converges) continue;
     auto actual = outcome_of(*move, quantity);
     const Estimate& said = estimate_of(move->forecast, quantity);
@@ -156,10 +164,24 @@ bool same_hosts(const PastMove& move, const Place& place) {
   return move.source == place.source && move.destination == place.destination;
 }
 
-/// How near a past move is: 0 any, 1 between the same hosts, 2 also of the same program.
-int nearness(const PastMove& move, const Place& place) {
-  if (!same_hosts(move, place)) return 0;
-  return move.program == place.program ? 2 : 1;
+/// Of like speed. What is off by a constant, as unpacking where the CPUs limit a move and not the
+/// link, is another constant over another link.
+bool same_link(const PastMove& move, const Place& place) {
+  const double here = place.link_goodput.value;
+  const double there = move.link_goodput.value;
+  const bool known = here > 0 && there > 0;
+  return !known || std::max(here, there) <= kSameLink * std::min(here, there);
+}
+
+/// How near a past move is: over a link as fast, also between the same hosts, also of the same
+/// program.
+enum Nearness : int { kAny, kLink, kHosts, kProgram };
+constexpr std::array kFarToNear{kAny, kLink, kHosts, kProgram};
+
+Nearness nearness(const PastMove& move, const Place& place) {
+  if (!same_link(move, place)) return kAny;
+  if (!same_hosts(move, place)) return kLink;
+  return move.program == place.program ? kProgram : kHosts;
 }
 
 void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior) {
@@ -218,7 +240,7 @@ namespace {
 
 /// The nearest moves, once there are enough of them to tell.
 std::vector<Pair> nearest(const std::vector<Pair>& pairs, const Place& place) {
-  for (int level = 2; level >= 1; --level) {
+  for (const Nearness level : {kProgram, kHosts, kLink}) {
     std::vector<Pair> here;
     for (const auto& pair : pairs) {
       if (nearness(*pair.move, place) >= level) here.push_back(pair);
@@ -236,10 +258,10 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place) {
     if (move->set_up_s && *move->set_up_s > 0 && move->usual_set_up_s > 0) seen.push_back(&*move);
   }
   SetUp out;
-  for (int level = 0; level <= 1; ++level) {
+  for (const bool here : {false, true}) {
     std::vector<std::pair<double, double>> factors;
     for (const auto* move : seen) {
-      if (nearness(*move, place) < level) continue;
+      if (here && !same_hosts(*move, place)) continue;
       factors.emplace_back(
           std::clamp(*move->set_up_s / move->usual_set_up_s, kLeastFactor, kMostSetUpFactor), 1);
     }
@@ -265,7 +287,7 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   if (line) out.factor = slope_of(pairs);
   double known = 0;    // log of the factor, or the offset in the prior's widths,
   double known_s = 0;  // and as it is
-  const auto weigh = [&](const std::vector<Pair>& from, int level, double slope) {
+  const auto weigh = [&](const std::vector<Pair>& from, Nearness level, double slope) {
     std::vector<std::pair<double, double>> off;
     std::vector<std::pair<double, double>> off_s;
     double n = 0;
@@ -288,8 +310,9 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
     known_s = weighted_median(off_s);
   };
   // What was unsure of another strategy says nothing of this one.
-  if (line) weigh(sure_of(usable(past, place, quantity, true)), 0, 1);
-  for (int level = 0; level <= 2; ++level) weigh(pairs, level, out.factor);
+  if (line || quantity == Quantity::AddedJobTime)
+    weigh(sure_of(usable(past, place, quantity, true)), kAny, 1);
+  for (const Nearness level : kFarToNear) weigh(pairs, level, out.factor);
   out.width = width_of(prior, model);
   if (factor) {
     out.factor = std::exp(known);

@@ -36,7 +36,8 @@ struct Place {
   HostId destination;
   Strategy strategy = Strategy::PreCopy;
   std::string program;
-  double usual_set_up_s = 0;  // as the model counts it (usual_set_up_s())
+  double usual_set_up_s = 0;      // as the model counts it (usual_set_up_s())
+  BytesPerSecond link_goodput{};  // 0: not known
 };
 
 /// What a set-up takes here: a factor on what the model counts, and what is left (1 standard
@@ -51,18 +52,19 @@ struct SetUp {
 /// each time by the median, in which what was known before counts as some moves of its own.
 SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place);
 
-/// Starts from the defaults and goes from all moves of the strategy, over those between the two
-/// hosts, to those of the same program there: at each step the median, weighed against what was
-/// known before it by the number of moves. A move whose forecast was unsure counts less.
-/// Bytes are corrected by a factor; downtime and added job time of a live move by an offset (what a
-/// switch costs beside its pages does not grow with them), of a paused one by a factor; total time
-/// by what the set-up was seen to take, and the rest of it by a line, as ending a move takes as
-/// long for a small VM as for a large one. That part starts from the moves of all strategies but
-/// throttling. Offsets grow with the value as the
-/// prior's deviation does, so what a move over a slow link was off by is not added whole to one
-/// over a fast link; and a few moves are believed to be off by a few of those deviations only, one
-/// by itself by none.
-/// `model`: the model's value for the move to come.
+/// Starts from the defaults and goes from all moves of the strategy, over those over a link as fast
+/// and those between the two hosts, to those of the same program there: at each step the median,
+/// weighed against what was known before it by the number of moves. A move whose forecast was
+/// unsure counts less. Bytes are corrected by a factor; downtime of a live move by an offset (what
+/// a switch costs beside its pages does not grow with them), of a paused one by a factor; added job
+/// time by an offset (a job that stood still for 1.5 or for 15 s took 0.2 s to come to its pace
+/// again on one machine and 1 s on another, both times); total time by what the set-up was seen to
+/// take, and the rest of it by a line, as ending a move takes as long for a small VM as for a large
+/// one. That part, and added job time, starts from the moves of all strategies but throttling (and
+/// post-copy). Offsets grow with the value as the prior's deviation does, so what a move over a
+/// slow link was off by is not added whole to one over a fast link; and a few moves are believed to
+/// be off by a few of those deviations only, one by itself by none. `model`: the model's value for
+/// the move to come.
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model);
 

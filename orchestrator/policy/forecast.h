@@ -16,6 +16,7 @@ struct PastMove {
   HostId destination;
   std::string program;  // of the job's rank; "" without a job
   StrategyForecast forecast;
+  BytesPerSecond link_goodput;  // as it was measured before the move
   double total_time_s = 0;
   double sent_bytes = 0;
   std::optional<double> downtime_s;

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 
 namespace mare::policy {
 namespace {
+
+// Of the phase: so long a wait is looked at as one.
+constexpr double kWaitPiece = 1.0 / 200;
 
 double live_rate(const ReplayInput& input) {
   return std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
@@ -63,6 +68,21 @@ double lost_in_order(const ReplayInput& input, const HypervisorCosts& costs,
          missing.hot_bytes / missing.rate / 2 * lost_at(missing.rate);
 }
 
+/// Of what the guest writes the share that the stream has not come to when it has gone through so
+/// much of memory, in the order of addresses: a guest that needs one part of it again and again
+/// goes on when that has come, in the middle of memory half-way.
+double not_come_to(const ReplayInput& input, double gone) {
+  const double all =
+      input.heat == nullptr ? 0.0 : std::accumulate(input.heat->begin(), input.heat->end(), 0.0);
+  if (!(all > 0)) return 1 - gone;
+  const double at = gone * static_cast<double>(input.heat->size());
+  double left = 0;
+  for (std::size_t i = 0; i < input.heat->size(); ++i) {
+    left += (*input.heat)[i] * std::clamp(static_cast<double>(i) + 1 - at, 0.0, 1.0);
+  }
+  return left / all;
+}
+
 }  // namespace
 
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
@@ -76,10 +96,12 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double fault_s =
       costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / missing.rate;
   // Missing bytes that the guest has come to after p of progress, if none had come by itself.
-  const auto come_to = [&](double p) {
-    const double cold = input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
-    if (!(hot > 0)) return cold;
-    return cold + input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot;
+  const auto come_to_cold = [&](double p) {
+    return input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
+  };
+  const auto come_to_hot = [&](double p) {
+    if (!(hot > 0)) return 0.0;
+    return input.curve->in_both(missing.window_s, p) * missing.hot_bytes / hot;
   };
   if (!(speed > 0)) return out;
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
@@ -87,10 +109,23 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
   for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
-    const double still_missing = 1 - wall / out.duration_s;
-    const double pages = (come_to(p + step) - come_to(p)) / costs.page_bytes;
-    const double faults = costs.faults_per_page * pages * still_missing;
-    const double waited = std::min(faults * fault_s, out.duration_s - wall);
+    const double cold = come_to_cold(p + step) - come_to_cold(p);
+    const double all_hot = come_to_hot(p + step) - come_to_hot(p);
+    const auto faults_at = [&](double wall_s) {
+      const double gone = wall_s / out.duration_s;
+      const double bytes = cold * not_come_to(input, gone) + all_hot * (1 - gone);
+      return costs.faults_per_page * bytes / costs.page_bytes;
+    };
+    // It waits a little at a time: what a step needs may come by itself meanwhile.
+    double waited = 0;
+    for (double done = 0; done < 1 && wall + waited < out.duration_s;) {
+      const double rest = (1 - done) * faults_at(wall + waited) * fault_s;
+      const double piece =
+          std::min({rest, kWaitPiece * out.duration_s, out.duration_s - wall - waited});
+      waited += piece;
+      if (piece >= rest) break;
+      done += (1 - done) * piece / rest;
+    }
     out.faulted_s += waited;
     wall += step / speed + waited;
   }

@@ -101,14 +101,16 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
-  /// Of a guest that sweeps, with a switch to match: how far it is from the best place at the end
-  /// of the whole rounds (sweep.h), and for how much of a period that end was held up for it. None:
-  /// as it is in the mean.
-  struct SweepEnds {
+  const std::vector<double>* heat =
+      nullptr;  // MemoryProfile's; none: it writes all over its memory
+  /// Of a guest that sweeps, with a switch to match: where it is when the whole rounds are nearly
+  /// over, and how far from the place that it is then held up for, or let go at (sweep.h), it is at
+  /// their end. None: as it is in the mean.
+  struct SweepEnd {
+    double place = 0;
     double miss = 0;
-    double held = 0;
   };
-  std::optional<SweepEnds> sweep_ends;
+  std::optional<SweepEnd> sweep_end;
   bool emulated = false;
   double host_cpus = 0;   // of the source; 0: more than anybody needs
   double busy_cpus = 0;   // of them, before the move

@@ -35,8 +35,6 @@ constexpr double kLeastCpu = 0.05;
 // sweep that auto-converge slowed on a link that they nearly fill, four moves took 24 to 35 s: 10%
 // gave one of them 61, 25% another one 23, 15% all within 15%.
 constexpr double kMostUnsure = 0.15;
-// Of a period, in the mean: the guest may be anywhere when the end of its rounds comes near.
-constexpr double kSweepHeld = 0.5;
 // Of the looks at a guest that is late with its work one in so many finds nothing written: its
 // kernel's turn, or that of what waits for another rank. (6 of some 64 looks at throttled ones; the
 // rest found 1 to 6 MB each.)
@@ -474,42 +472,47 @@ void Rounds::stop_and_send_rest() {
 }
 
 /// All that the guest sweeps is marked. It is sent again for a while, until the guest comes to what
-/// will not be missing (sweep.h); and the round before was held up until it was where that is best.
+/// will not be missing (sweep.h); and the round before was held up until it was where that is best,
+/// if it was near that place.
 void Rounds::wait_for_sweep() {
   const SweepSwitch& how = in_.sending.sweep_switch;
   if (how.waits.empty() || !(hot_ > 0)) return;
   const double once_s = hot_s(rate_) * hot_;
   const double period_s = std::chrono::duration<double>(how.sweep.period).count();
+  const double longest_s = std::chrono::duration<double>(how.longest_hold).count();
   const SweepReplay sweep(once_s / period_s, in_.slowdown, how.sweep.descending);
-  const double parts = static_cast<double>(how.waits.size());
+  const auto parts = static_cast<int>(how.waits.size());
+  double held = 0;
   double waited = 0;
   SweepEnd mean;
-  const auto add = [&](double miss, double weight) {
-    double place = how.best_place + miss;
-    place -= std::floor(place);
-    const auto part = std::min(how.waits.size() - 1, static_cast<std::size_t>(place * parts));
-    const double wait_s = std::chrono::duration<double>(how.waits[part]).count();
-    const SweepEnd end = sweep.switched(place, wait_s / once_s);
+  const auto add = [&](double place, double miss, double weight) {
+    const double hold_s = sweep.way(place, how.best_place) * period_s;
+    if (hold_s <= longest_s) held += weight * hold_s;
+    double end = (hold_s <= longest_s ? how.best_place : place) + miss;
+    end -= std::floor(end);
+    const int part = std::min(parts - 1, static_cast<int>(end * parts));
+    const Milliseconds wait = how.waits[static_cast<std::size_t>(part)];
+    const double wait_s = std::chrono::duration<double>(wait).count();
+    const SweepEnd lost = sweep.switched(end, wait_s / once_s);
     waited += weight * wait_s;
-    mean.missing += weight * end.missing;
-    mean.lost += weight * end.lost;
+    mean.missing += weight * lost.missing;
+    mean.lost += weight * lost.lost;
   };
-  double held = kSweepHeld;
-  if (in_.sweep_ends) {
-    add(in_.sweep_ends->miss, 1);
-    held = in_.sweep_ends->held;
+  if (in_.sweep_end) {
+    add(in_.sweep_end->place, in_.sweep_end->miss, 1);
   } else {
-    for (const double miss : {-SweepReplay::kUsualMiss, 0.0, SweepReplay::kUsualMiss}) {
-      add(miss, 1.0 / 3);
+    // Nobody knows where it is when its rounds come near their end.
+    for (int part = 0; part < parts; ++part) {
+      for (const double miss : {-SweepReplay::kUsualMiss, 0.0, SweepReplay::kUsualMiss}) {
+        add((part + 0.5) / parts, miss, 1.0 / (3 * parts));
+      }
     }
   }
-  const double longest = std::chrono::duration<double>(kLongestHold).count();
-  const double hold_s = period_s <= longest ? held * period_s : 0;
-  out_.rounds.back().duration_s += hold_s;
-  const double began = now_ + hold_s;
+  out_.rounds.back().duration_s += held;
+  const double began = now_ + held;
   const double sent = waited * hot_wire_ / hot_s(rate_);
-  now_ += hold_s + waited;
-  out_.live_s += hold_s + waited;
+  now_ += held + waited;
+  out_.live_s += held + waited;
   out_.sent_bytes += sent;
   hot_ *= mean.missing;
   lost_in_sweep_ = mean.lost * once_s;

@@ -20,12 +20,15 @@ constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
 constexpr int kDrawsWithoutLuck = 9;
 constexpr int kDrawsToChoose = 5;
+// Fewer draws than that against all others are chance.
+constexpr double kUnsureShare = 0.1;
 constexpr std::size_t kFewestCycles = 3;
 // Looks at the log, and what a guest is slowed by them, are known to a tenth of a round or so.
 constexpr double kLongerWindows = 1.1;
 // A slower guest comes to an end by itself, or nearly.
 constexpr double kLeastSweepSpeed = 1.05;
 constexpr int kSweepParts = 32;
+constexpr int kSweepEnds = 8;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{30}};
@@ -75,6 +78,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.compressed_fraction = in.profile.compressed_fraction;
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
   out.sequential = std::clamp(in.profile.sequential, 0.0, 1.0);
+  out.heat = &in.profile.heat;
   out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
@@ -120,6 +124,9 @@ std::optional<SweepSwitch> sweep_switch(const Situation& situation) {
   const SweepReplay replay(once_s / period_s, slowdown_of(situation, 0), sweep.descending);
   const std::vector<double> waits = replay.best_waits(kSweepParts);
   SweepSwitch out{sweep, {}, replay.best_place(waits)};
+  const double hold_s = replay.longest_way(waits, out.best_place) * period_s;
+  out.longest_hold = std::min<Milliseconds>(
+      kLongestHold, std::chrono::duration_cast<Milliseconds>(Seconds{hold_s}));
   for (const double wait : waits) {
     out.waits.push_back(std::chrono::duration_cast<Milliseconds>(Seconds{wait * once_s}));
   }
@@ -318,45 +325,56 @@ std::vector<Replay> replays_drawn(const Situation& situation, const Sending& sen
   return out;
 }
 
-bool most_converge(const std::vector<Replay>& replays) {
+double share_that_converges(const std::vector<Replay>& replays) {
   const auto ended = std::count_if(replays.begin(), replays.end(),
                                    [](const Replay& replay) { return replay.converges; });
-  return 2 * static_cast<std::size_t>(ended) >= replays.size();
+  return static_cast<double>(ended) / static_cast<double>(replays.size());
 }
 
-std::optional<Replay> longest_if_most_hang(const Situation& situation, const ReplayInput& input) {
+bool most_converge(const std::vector<Replay>& replays) {
+  return share_that_converges(replays) >= 0.5;
+}
+
+/// If most of some draws end by themselves (`ends`) or most do not: of those the one that takes
+/// least or most time.
+std::optional<Replay> furthest_if_most(const Situation& situation, const ReplayInput& input,
+                                       bool ends) {
   ReplayInput in = input;
   std::vector<Replay> replays;
   for (int i = 0; i < kDrawsWithoutLuck; ++i) {
     in.seed = static_cast<std::uint64_t>(i) + 1;
     replays.push_back(replay(in, situation.costs));
   }
-  if (most_converge(replays)) return std::nullopt;
-  return *std::max_element(replays.begin(), replays.end(), [](const Replay& a, const Replay& b) {
-    return a.total_time_s < b.total_time_s;
-  });
+  if (most_converge(replays) != ends) return std::nullopt;
+  const auto [least, most] = std::minmax_element(
+      replays.begin(), replays.end(),
+      [](const Replay& a, const Replay& b) { return a.total_time_s < b.total_time_s; });
+  return ends ? *least : *most;
 }
 
-/// What if the one cycle of all in which least was written in the last round's time never comes
-/// again: it may have been of a start, or of a moment that the rounds, in step with the guest's
-/// own, always miss. And what if its rounds take a little longer than the replay has them: a guest
-/// that writes the same pages at each beat may then have a beat in each. None if the move ends as
-/// well then.
-std::optional<Replay> replay_without_luck(const Situation& situation, const Sending& sending,
+/// Of a move that ends by itself: what if the one cycle of all in which least was written in the
+/// last round's time never comes again: it may have been of a start, or of a moment that the
+/// rounds, in step with the guest's own, always miss. And what if its rounds take a little longer
+/// than the replay has them: a guest that writes the same pages at each beat may then have a beat
+/// in each. Of one that does not end the same the other way round: a guest that writes a little
+/// more than the link carries is ended by a beat that comes late. None if the end is the same then.
+std::optional<Replay> replay_of_other_end(const Situation& situation, const Sending& sending,
                                           const Replay& usual) {
   if (situation.cycles.size() < kFewestCycles || usual.rounds.size() < 3) return std::nullopt;
+  const bool ends = usual.converges;
   const double window = usual.rounds[usual.rounds.size() - 2].duration_s * situation.middle.share();
   std::vector<DirtyCurve> rest = situation.cycles;
-  rest.erase(std::min_element(rest.begin(), rest.end(),
-                              [window](const DirtyCurve& a, const DirtyCurve& b) {
-                                return a.bytes(window) < b.bytes(window);
-                              }));
+  const auto [least, most] = std::minmax_element(
+      rest.begin(), rest.end(), [window](const DirtyCurve& a, const DirtyCurve& b) {
+        return a.bytes(window) < b.bytes(window);
+      });
+  rest.erase(ends ? least : most);
   ReplayInput in = replay_input(situation, situation.middle, sending);
   in.cycles = &rest;
-  if (auto hangs = longest_if_most_hang(situation, in)) return hangs;
+  if (auto other = furthest_if_most(situation, in, !ends)) return other;
   in.cycles = &situation.cycles;
-  in.longer_windows = kLongerWindows;
-  return longest_if_most_hang(situation, in);
+  in.longer_windows = ends ? kLongerWindows : 1 / kLongerWindows;
+  return furthest_if_most(situation, in, !ends);
 }
 
 struct Ends {
@@ -392,12 +410,14 @@ std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& s
     in.link_rate *= 1 + sign * 2 * kLinkDeviation;
     out.push_back(replay(in, situation.costs));
   }
-  // Where a guest that sweeps will be when its rounds are over is not hit exactly.
+  // Where a guest that sweeps will be when its rounds are over nobody knows, nor is the best place
+  // hit exactly.
   if (sending.sweep_switch.waits.empty()) return out;
-  for (const double held : {0.0, 1.0}) {
-    for (const double share : {-1.0, -0.5, 0.0, 0.5, 1.0}) {
+  for (int part = 0; part < kSweepEnds; ++part) {
+    for (const double share : {-1.0, 0.0, 1.0}) {
       ReplayInput in = replay_input(situation, situation.middle, sending);
-      in.sweep_ends = ReplayInput::SweepEnds{share * SweepReplay::kMostMiss, held};
+      in.sweep_end = ReplayInput::SweepEnd{static_cast<double>(part) / kSweepEnds,
+                                           share * SweepReplay::kMostMiss};
       out.push_back(replay(in, situation.costs));
     }
   }
@@ -458,20 +478,35 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
   out.forecast.converges = out.replay.converges;
   out.forecast.rounds = static_cast<int>(out.replay.rounds.size());
   const ForecastInput& in = situation.input;
-  const Place place{in.source, in.destination, strategy, in.job ? in.job->program : "",
-                    usual_set_up_s(in.profile, situation.costs)};
+  const Place place{in.source,
+                    in.destination,
+                    strategy,
+                    in.job ? in.job->program : "",
+                    usual_set_up_s(in.profile, situation.costs),
+                    in.link.goodput};
   const auto others =
       drawn.empty() ? replays_at_ends(situation, out.sending) : std::vector<Replay>{};
-  const auto unlucky = !drawn.empty() && out.replay.converges
-                           ? replay_without_luck(situation, sending, out.replay)
-                           : std::nullopt;
+  const auto other_end =
+      drawn.empty() ? std::optional<Replay>{} : replay_of_other_end(situation, sending, out.replay);
+  if (!drawn.empty()) {
+    const double share = share_that_converges(drawn);
+    out.forecast.end_unsure = other_end || std::min(share, 1 - share) > kUnsureShare;
+  } else if (!others.empty()) {
+    const double share = share_that_converges(others);
+    out.forecast.end_unsure = share != (out.replay.converges ? 1.0 : 0.0);
+  }
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
   Correction downtime;
   for (const Quantity quantity : kQuantities) {
     Ends ends = drawn.empty()
                     ? ends_of(situation, others, figure(situation, out.replay, quantity), quantity)
                     : ends_drawn(situation, drawn, quantity);
-    if (unlucky) ends.high = std::max(ends.high, figure(situation, *unlucky, quantity));
+    if (other_end) {
+      const double other = figure(situation, *other_end, quantity);
+      // What is cut off stands still for no time at all: that is no end of what it would take.
+      if (!out.replay.converges) ends.low = std::min(ends.low, other);
+      ends.high = std::max(ends.high, other);
+    }
     Correction correction = learn(in.past, place, quantity, ends.middle);
     if (quantity == Quantity::Downtime) downtime = correction;
     // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.

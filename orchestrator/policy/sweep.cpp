@@ -111,4 +111,30 @@ double SweepReplay::best_place(const std::vector<double>& waits) const {
   return best;
 }
 
+double SweepReplay::way(double place, double best) const {
+  return wrapped(descending_ ? place - best : best - place);
+}
+
+double SweepReplay::longest_way(const std::vector<double>& waits, double best) const {
+  const auto parts = static_cast<int>(waits.size());
+  const auto lost_at = [&](double place) {
+    const auto part = std::min(parts - 1, static_cast<int>(wrapped(place) * parts));
+    return switched((part + 0.5) / parts, waits[static_cast<std::size_t>(part)]).lost;
+  };
+  // It is not hit exactly.
+  const double least =
+      (lost_at(best - kUsualMiss) + lost_at(best) + lost_at(best + kUsualMiss)) / 3;
+  double longest = 0;
+  double most = 0;
+  double won = 0;
+  for (int i = 1; i < parts; ++i) {
+    const double back = static_cast<double>(i) / parts;
+    won += lost_at(descending_ ? best + back : best - back) - least - back / speed_;
+    if (won <= most) continue;
+    most = won;
+    longest = back;
+  }
+  return longest;
+}
+
 }  // namespace mare::policy

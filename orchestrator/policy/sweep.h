@@ -36,6 +36,12 @@ class SweepReplay {
   /// Which of these places it had best begin from: it loses least there and beside it, as nobody
   /// hits a place exactly.
   double best_place(const std::vector<double>& waits) const;
+  /// How far before the best place (share of one time through) the round is worth being held up for
+  /// it, if a second of that is worth one of the guest's: so that over all places most is won.
+  double longest_way(const std::vector<double>& waits, double best) const;
+
+  /// The guest's way from that place to the best one, share of one time through.
+  double way(double place, double best) const;
 
   /// How far from the best place it may be, a standard case and the most.
   static constexpr double kUsualMiss = 0.08;

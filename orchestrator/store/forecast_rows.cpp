@@ -156,6 +156,7 @@ std::string strategies_text(const std::vector<StrategyForecast>& strategies) {
                    {"offered", one.offered},
                    {"why_not", one.why_not},
                    {"converges", one.converges},
+                   {"end_unsure", one.end_unsure},
                    {"rounds", one.rounds},
                    {"total_time_s", estimate_json(one.total_time_s)},
                    {"sent_bytes", estimate_json(one.sent_bytes)},
@@ -178,6 +179,7 @@ std::vector<StrategyForecast> strategy_forecasts_from(const std::string& text) {
     one.offered = flag_or(row, "offered", false);
     one.why_not = word(row, "why_not");
     one.converges = flag_or(row, "converges", true);
+    one.end_unsure = flag_or(row, "end_unsure", false);
     one.rounds = number_or(row, "rounds", 0);
     one.total_time_s = estimate_from(row, "total_time_s");
     one.sent_bytes = estimate_from(row, "sent_bytes");
@@ -265,6 +267,7 @@ std::string sending_text(const Sending& sending) {
     out["sweep"] = sweep_json(sending.sweep_switch.sweep);
     out["sweep_waits_ms"] = std::move(waits);
     out["sweep_best_place"] = sending.sweep_switch.best_place;
+    out["sweep_longest_hold_ms"] = sending.sweep_switch.longest_hold.count();
   }
   return out.dump();
 }
@@ -290,6 +293,8 @@ Sending sending_from(const std::string& text) {
   if (told > 0) out.switchover_bandwidth = BytesPerSecond{told};
   out.sweep_switch.sweep = sweep_from(from);
   out.sweep_switch.best_place = number_or(from, "sweep_best_place", 0.0);
+  out.sweep_switch.longest_hold =
+      Milliseconds{number_or<std::int64_t>(from, "sweep_longest_hold_ms", 0)};
   for (const auto& wait : list_in(from, "sweep_waits_ms")) {
     if (wait.is_number()) out.sweep_switch.waits.emplace_back(wait.get<std::int64_t>());
   }

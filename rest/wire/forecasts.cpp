@@ -36,6 +36,7 @@ Json sweep_switch_json(const SweepSwitch& value) {
   Json out = sweep_json(value.sweep);
   out["waits_ms"] = std::move(waits);
   out["best_place"] = value.best_place;
+  out["longest_hold_ms"] = value.longest_hold.count();
   return out;
 }
 
@@ -115,6 +116,7 @@ Json to_json(const StrategyForecast& forecast) {
               {"offered", forecast.offered},
               {"why_not", forecast.why_not.empty() ? Json(nullptr) : Json(forecast.why_not)},
               {"converges", forecast.converges},
+              {"end_unsure", forecast.end_unsure},
               {"rounds", forecast.rounds},
               {"total_time_s", to_json(forecast.total_time_s)},
               {"sent_bytes", to_json(forecast.sent_bytes)},

@@ -86,7 +86,7 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> di
     predicted = forecast_for(cluster, operation["id"], strategy)
     row: dict[str, Any] = {
         "workload": running.workload.name, "rate": rate, "strategy": strategy, "operation": operation["id"],
-        "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"],
+        "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"], "end_unsure": predicted["end_unsure"],
         "forecast": {name: predicted[name] for name in QUANTITIES}, "job": running.id,
         "load": max(load, os.getloadavg()[0])}
     if ended["outcome"] != "succeeded":
@@ -210,10 +210,16 @@ def moves_under(cluster: Cluster, load: Workload, kinds: list[tuple[str, str]], 
     return [{**row, "job_s": length_s} for row in rows]
 
 
+def is_open(row: dict[str, Any]) -> bool:
+    """Whether it was said that the move may end by itself in time, or may not."""
+    time_s = row["forecast"]["total_time_s"]
+    return bool(row["end_unsure"] or (row["converges"] and time_s["low"] <= TIME_LIMIT_S <= time_s["high"]))
+
+
 def is_wrong(row: dict[str, Any]) -> bool:
     """Whether the verdict "it ends by itself, in time" or its opposite was wrong; one that left it open was not."""
     time_s = row["forecast"]["total_time_s"]
-    if row["converges"] and time_s["low"] <= TIME_LIMIT_S <= time_s["high"]:
+    if is_open(row):
         return False
     return bool(row["converges"] and time_s["value"] <= TIME_LIMIT_S) != (row["ended"] == "succeeded")
 
@@ -231,7 +237,8 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
     done = [row for row in quiet if "measured" in row]
     errors, covered = errors_of(done)
-    wrong = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled") and is_wrong(row)]
+    judged = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled")]
+    wrong = [row for row in judged if is_wrong(row)]
     added = summary([(row["forecast"]["added_job_time_s"]["value"] - row["measured"]["added_job_time_s"]) / row["job_s"]
                      for row in done if row["measured"]["added_job_time_s"] is not None])
     baselines = baselines_of(done)
@@ -252,6 +259,7 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
                     "like_moves_apart": apart(done), "coverage": coverage, "added_share_of_job": added,
+                    "verdicts": len(judged), "verdicts_left_open": sum(is_open(row) for row in judged),
                     "convergence_wrong": len(wrong), "wrong": [row["operation"] for row in wrong], "rows": rows},
         "baselines": baselines,
         "limits": {rate: {"value": GOODPUT[rate], "unit": "bytes/s", "arithmetic": "1448 of 1514 bytes of a frame"}

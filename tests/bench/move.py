@@ -1,7 +1,7 @@
 """One VM of 512 MiB under four programs: Maré's choice against virsh by hand, by what the job lost.
 
 Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
-at half of the link's rate, 300 MB at rest), an HPL-like product, idle. Interleaved; each method moves the VM under the
+at half of the link's rate, 300 MB at rest), an LU factorisation as HPL does it, idle. Interleaved; each method moves the VM under the
 same running job, and it is brought back between two runs; in one more run it stays, for as long as all its memory would take
 on the wire. Each run is a row that is kept at once: with --json a bench that was stopped goes on where it was, with a mared
 that has to learn anew.
@@ -53,7 +53,7 @@ def cases(rate: str) -> list[tuple[str, Workload]]:
             ("half-rate", writer("half-rate", "--pattern", "random", "--size-mib", "64", "--rest-mib", "286", "--rate-mib",
                                  str(max(1, round(mib / 2))))),
             ("saturated", writer("saturated", "--pattern", "sweep", "--size-mib", "382", "--rate-mib", str(round(2.2 * mib)))),
-            ("compute", writer("compute", "--pattern", "sort", "--size-mib", "16", "--rest-mib", "64"))]
+            ("compute", writer("compute", "--pattern", "lu", "--size-mib", "16", "--rest-mib", "64", "--period-ms", "200"))]
 
 
 class Tail:

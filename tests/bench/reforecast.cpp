@@ -95,6 +95,7 @@ nlohmann::json row_of(const Moved& row) {
           {"program", row.then.program},
           {"link_bytes_per_s", row.then.link.goodput.value},
           {"converges", row.anew.forecast.converges},
+          {"end_unsure", row.anew.forecast.end_unsure},
           {"total_time_s", values_of(row, policy::Quantity::TotalTime)},
           {"sent_bytes", values_of(row, policy::Quantity::SentBytes)},
           {"downtime_s", values_of(row, policy::Quantity::Downtime)},

@@ -130,7 +130,7 @@ class Migtest(ExampleTest):
 
 
 class Writer(ExampleTest):
-    PATTERNS = ("idle", "sweep", "random", "hot", "burst", "sort")
+    PATTERNS = ("idle", "sweep", "random", "hot", "burst", "sort", "lu")
 
     def test_every_pattern_verifies_what_it_wrote(self) -> None:
         for pattern in self.PATTERNS:
@@ -143,7 +143,7 @@ class Writer(ExampleTest):
 
     def test_a_flipped_bit_is_found(self) -> None:
         # Of a sort, its place may be one that is overwritten before it is read.
-        for pattern in ("idle", "sweep", "random", "hot", "burst"):
+        for pattern in ("idle", "sweep", "random", "hot", "burst", "lu"):
             with self.subTest(pattern):
                 result = mpirun(2, program("writer"), "--pattern", pattern, "--size-mib", "1", "--seconds", "1",
                                 "--corrupt-at", "3")

@@ -50,7 +50,11 @@ std::string estimate(const Json& of, const char* name, Say say) {
 std::string remark(const Json& strategy) {
   const std::string why_not = text(strategy, "why_not");
   if (!why_not.empty()) return why_not;
-  return flag(strategy, "converges") ? "" : "would not end by itself";
+  const bool converges = flag(strategy, "converges");
+  if (flag(strategy, "end_unsure")) {
+    return converges ? "may not end by itself" : "may end by itself, or not";
+  }
+  return converges ? "" : "would not end by itself";
 }
 
 Columns strategy_columns() {

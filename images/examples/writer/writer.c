@@ -1,7 +1,7 @@
 // writer: writes memory in a known manner, for measuring what a move costs. Each pattern is a kind
 // of program: a still one, a sweep over an array, scattered updates, bursts with pauses between, a
-// sort. Every page is a function of its number and of how often it was written, and is checked
-// before it is written again, and all of them at the end.
+// sort, an LU factorisation. Every page is a function of its number and of how often it was
+// written, and is checked before it is written again, and all of them at the end.
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "../example.h"
+#include "lu.h"
 
 enum { kPageWords = 512, kPageBytes = 4096, kPagesPerMib = 256, kWrongShown = 5 };
 enum { kHotShare = 10, kHotWrites = 90 };  // hot: 90% of the writes go to 10% of the pages
 
-enum pattern { kIdle, kSweep, kRandom, kHot, kBurst, kSort, kPatterns };
-static const char* const kNames[kPatterns] = {"idle", "sweep", "random", "hot", "burst", "sort"};
+enum pattern { kIdle, kSweep, kRandom, kHot, kBurst, kSort, kLu, kPatterns };
+static const char* const kNames[kPatterns] = {"idle",  "sweep", "random", "hot",
+                                              "burst", "sort",  "lu"};
 
 struct options {
   enum pattern pattern;
@@ -36,7 +38,10 @@ static const char kHelp[] =
     "Writes memory in a known manner and checks it. Exit 0 if all was right, else 1.\n\n"
     "  --pattern P      idle, sweep (in order, round and round), random, hot (9 of 10 writes to a "
     "tenth),\n"
-    "                   burst (sweeps, then rests), sort (of integers, again and again) (sweep)\n"
+    "                   burst (sweeps, then rests), sort (of integers, again and again),\n"
+    "                   lu (factors a matrix, as HPL does, again and again; an iteration is as "
+    "much\n"
+    "                   work as one period had room for at the start) (sweep)\n"
     "  --size-mib S     memory of each rank (32)\n"
     "  --rest-mib Q     besides, of each rank: filled once and checked at the end (0)\n"
     "  --rate-mib R     written a second by each rank; 0: as fast as it can (8)\n"
@@ -62,7 +67,9 @@ struct run {
   uint64_t next;      // sweep: the next page
   uint64_t chance;    // state of a generator
   uint64_t keys_sum;  // sort: of the keys, which no order changes
-  uint64_t total;     // pages written, or keys sorted / kPageWords
+  struct lu lu;
+  double lu_flops;  // of an iteration
+  uint64_t total;   // pages written, or keys sorted / kPageWords
   uint64_t wrong;
 };
 
@@ -70,7 +77,8 @@ static enum pattern pattern_of(const char* text) {
   for (int i = 0; i < kPatterns; ++i) {
     if (strcmp(text, kNames[i]) == 0) return (enum pattern)i;
   }
-  fprintf(stderr, "writer: --pattern '%s' must be idle, sweep, random, hot, burst or sort\n", text);
+  fprintf(stderr, "writer: --pattern '%s' must be idle, sweep, random, hot, burst, sort or lu\n",
+          text);
   exit(2);
 }
 
@@ -233,6 +241,31 @@ static void sort_some(struct run* run) {
   if (sum != run->keys_sum) note_wrong(run, "sum of keys", sum);
 }
 
+static void factor_some(struct run* run, double flops) {
+  for (uint64_t wrong = lu_work(&run->lu, flops); wrong > 0; --wrong) {
+    note_wrong(run, "factorisation after bytes", run->lu.written);
+  }
+  run->total = run->lu.written / kPageBytes;
+}
+
+// What has begun is factored to its end, and so checked.
+static void factor_rest(struct run* run) {
+  run->lu.owed = 0;
+  while (run->lu.panel + run->lu.column > 0) factor_some(run, 1);
+}
+
+static bool set_up_lu(struct run* run) {
+  const double piece = 1e5;
+  const uint64_t seed = stamp_of(run, 0, 0);
+  if (!lu_init(&run->lu, run->memory, run->options.pages * kPageBytes, seed)) return false;
+  const uint64_t begun = example_now_us();
+  double flops = 0;
+  uint64_t now = begun;
+  for (; now < begun + 1000000; now = example_now_us(), flops += piece) factor_some(run, piece);
+  run->lu_flops = flops * (double)(run->options.period_ms * 1000) / (double)(now - begun);
+  return true;
+}
+
 static bool rests(const struct run* run, uint64_t elapsed_us) {
   if (run->options.pattern == kIdle) return true;
   return run->options.pattern == kBurst && elapsed_us / (run->options.burst_ms * 1000) % 2 == 1;
@@ -244,6 +277,7 @@ static void write_some(struct run* run, uint64_t elapsed_us) {
   const struct options* options = &run->options;
   if (rests(run, elapsed_us)) return;
   if (options->pattern == kSort) return sort_some(run);
+  if (options->pattern == kLu) return factor_some(run, run->lu_flops);
   const uint64_t end = example_now_us() + options->period_ms * 1000;
   if (options->rate_pages_per_s == 0) {
     while (example_now_us() < end) write_page(run, next_page(run));
@@ -268,7 +302,16 @@ static bool set_up(struct run* run) {
   }
   for (uint64_t at = 0; at < pages; ++at) fill_page(run, at, stamp_of(run, at, 0));
   run->chance = stamp_of(run, 0, 0);
-  return true;
+  return run->options.pattern != kLu || set_up_lu(run);
+}
+
+// Of what is read again: of an LU factorisation the right hand side.
+static void flip_a_bit(struct run* run) {
+  if (run->options.pattern == kLu) {
+    run->lu.matrix[run->lu.n * run->lu.n] += 1;
+  } else {
+    run->memory[run->options.pages * kPageWords / 3] ^= 1;
+  }
 }
 
 // The ranks meet; rank 0 says whether this was the last iteration.
@@ -299,7 +342,7 @@ static void iterate(struct run* run) {
     const uint64_t start = example_now_us();
     write_some(run, start - begun);
     if (iteration == run->options.corrupt_at && run->rank == run->ranks - 1) {
-      run->memory[run->options.pages * kPageWords / 3] ^= 1;
+      flip_a_bit(run);
     }
     const bool last = meet(run, begun);
     const uint64_t duration = example_now_us() - start;
@@ -310,13 +353,15 @@ static void iterate(struct run* run) {
       fflush(stdout);
     }
     if (last) return;
-    if (duration < period) example_pause_us(period - duration);
+    if (duration < period && run->options.pattern != kLu) example_pause_us(period - duration);
   }
 }
 
 static int finish(struct run* run) {
-  // What was sorted is checked as it is sorted.
-  const uint64_t first = run->options.pattern == kSort ? run->options.pages : 0;
+  // What was sorted or factored is checked as that ends.
+  const bool is_data = run->options.pattern == kSort || run->options.pattern == kLu;
+  const uint64_t first = is_data ? run->options.pages : 0;
+  if (run->options.pattern == kLu) factor_rest(run);
   for (uint64_t at = first; at < all_pages(run); ++at) {
     if (!page_is(run, at, stamp_of(run, at, run->written[at]))) note_wrong(run, "page", at);
   }
@@ -369,6 +414,7 @@ int main(int argc, char** argv) {
     code = finish(&run);
   }
   MPI_Finalize();
+  lu_free(&run.lu);
   free(run.memory);
   free(run.written);
   return code;

@@ -71,7 +71,10 @@ Sending full_sending() {
           Milliseconds{45},
           Milliseconds{290},
           BytesPerSecond{3.5e6},
-          {{true, Microseconds{1'500'000}}, {Milliseconds{7}, Milliseconds{0}}, 0.375}};
+          {{true, Microseconds{1'500'000}},
+           {Milliseconds{7}, Milliseconds{0}},
+           0.375,
+           Milliseconds{4321}}};
 }
 
 MigrationTicket full_ticket() {

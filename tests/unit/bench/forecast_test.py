@@ -18,8 +18,8 @@ def row(true: float | None, said: float) -> dict[str, Any]:
     return {"measured": {"downtime_s": true}, "forecast": {"downtime_s": {"value": said}}}
 
 
-def verdict(converges: bool, low: float, value: float, high: float, ended: str) -> dict[str, Any]:
-    return {"converges": converges, "ended": ended, "forecast": {"total_time_s": {"low": low, "value": value, "high": high}}}
+def verdict(converges: bool, low: float, value: float, high: float, ended: str, unsure: bool = False) -> dict[str, Any]:
+    return {"converges": converges, "end_unsure": unsure, "ended": ended, "forecast": {"total_time_s": {"low": low, "value": value, "high": high}}}
 
 
 class Downtime(unittest.TestCase):
@@ -38,6 +38,8 @@ class Verdicts(unittest.TestCase):
         self.assertFalse(forecast.is_wrong(verdict(False, 1, 2, 3, "failed")))
         # It was left open.
         self.assertFalse(forecast.is_wrong(verdict(True, limit - 1, limit - 0.5, limit + 1, "failed")))
+        self.assertFalse(forecast.is_wrong(verdict(False, 1, 2, 3, "succeeded", unsure=True)))
+        self.assertFalse(forecast.is_wrong(verdict(True, 1, 2, 3, "failed", unsure=True)))
         self.assertTrue(forecast.is_wrong(verdict(True, limit + 1, limit + 2, limit + 3, "succeeded")))
 
 

@@ -42,8 +42,9 @@ def forecast_report() -> dict[str, Any]:
         true = row["measured"]["total_time_s"]
         measured = {"total_time_s": true, "sent_bytes": 1e6 * true, "downtime_s": 0.2, "added_job_time_s": 0.5}
         said = {name: made.estimate(value * 1.02) for name, value in measured.items()}
-        rows.append(row | {"operation": f"op-{i}", "ended": "succeeded", "converges": True, "forecast": said, "measured": measured,
-                           "job_s": 100.0, "inputs": {"memory": 2e8 + 1e6 * i, "link": 1e7, "wws": 1e6 * (i * i % 7 + 1),
+        rows.append(row | {"operation": f"op-{i}", "ended": "succeeded", "converges": True, "end_unsure": False,
+                           "forecast": said, "measured": measured, "job_s": 100.0,
+                           "inputs": {"memory": 2e8 + 1e6 * i, "link": 1e7, "wws": 1e6 * (i * i % 7 + 1),
                                                       "dirty_rate": 1e6}})
     return {"bench": "forecast", "commit": None, "machine": made.MACHINE,
             **forecast.results_of(rows, argparse.Namespace(seed=1))}

@@ -57,6 +57,11 @@ TEST(ForecastViews, EveryStrategyHasItsIntervalsAndTheChoiceIsMarked) {
   EXPECT_THAT(lines[1], HasSubstr("ADDED JOB TIME"));
   EXPECT_THAT(lines[2], HasSubstr("20 s (18 s to 24 s)"));
   EXPECT_THAT(lines[2], HasSubstr("would not end by itself"));
+  Json unsure = forecast();
+  for (auto& one : unsure["strategies"]) one["end_unsure"] = true;
+  const auto open = lines_of(forecast_text(unsure, false));
+  EXPECT_THAT(open[2], HasSubstr("may end by itself, or not"));
+  EXPECT_THAT(open[3], HasSubstr("may not end by itself"));
   EXPECT_EQ(lines[2].front(), ' ');
   EXPECT_EQ(lines[3].rfind("*  compressed", 0), 0U) << lines[3];
   EXPECT_THAT(lines[3], HasSubstr("4 MiB (3.60 MiB to 4.80 MiB)"));

@@ -156,21 +156,24 @@ TEST(CheckSending, KnobsThatWouldBeMisreadAreRefused) {
   EXPECT_TRUE(check(sending).ok());
 }
 
-TEST(UntilBest, IsTheWayLessWhatIsStillToBeSent) {
+TEST(HoldOf, IsTheWayLessWhatIsStillToBeSent) {
   using std::chrono::milliseconds;
-  const auto until = [](bool descending, double place, milliseconds rest) {
-    const SweepSwitch how{{descending, Microseconds{10'000'000}}, {Milliseconds{0}}, 0.5};
-    return std::chrono::duration<double>(until_best(how, place, rest)).count();
+  const auto until = [](bool descending, double place, milliseconds rest,
+                        milliseconds longest = milliseconds{10'000}) {
+    const SweepSwitch how{{descending, Microseconds{10'000'000}}, {Milliseconds{0}}, 0.5, longest};
+    return std::chrono::duration<double>(hold_of(how, place, rest)).count();
   };
   EXPECT_NEAR(until(false, 0.2, milliseconds{0}), 3, 1e-6);
   EXPECT_NEAR(until(false, 0.2, milliseconds{1000}), 2, 1e-6);
   EXPECT_NEAR(until(false, 0.45, milliseconds{1000}), 9.5, 1e-6) << "too late for this time";
   EXPECT_NEAR(until(true, 0.2, milliseconds{0}), 7, 1e-6);
   EXPECT_NEAR(until(true, 0.8, milliseconds{0}), 3, 1e-6);
+  EXPECT_NEAR(until(false, 0.2, milliseconds{1000}, milliseconds{2001}), 2, 1e-6);
+  EXPECT_EQ(until(false, 0.2, milliseconds{1000}, milliseconds{1999}), 0) << "not worth it";
 }
 
 TEST(WaitOf, GoesByWhereItWasAtTheRoundsEnd) {
-  SweepSwitch how{{false, Microseconds{10'000'000}}, {}, 0};
+  SweepSwitch how{{false, Microseconds{10'000'000}}, {}, 0, Milliseconds{0}};
   for (int i = 0; i < 10; ++i) how.waits.emplace_back(i);
   using std::chrono::milliseconds;
   EXPECT_EQ(wait_of(how, 0.25, milliseconds{0}), milliseconds{2});

@@ -126,10 +126,72 @@ TEST(Forecast, AnEndByOneLuckyCycleIsNotSure) {
   quiet_in(1);
   const StrategyForecast lucky = of(forecast(in), Strategy::PreCopy);
   ASSERT_TRUE(lucky.converges);
+  EXPECT_TRUE(lucky.end_unsure);
   EXPECT_LT(lucky.total_time_s.value, 60);
   EXPECT_GE(lucky.total_time_s.high, 60) << "that cycle may never come again";
   quiet_in(2);
   EXPECT_LT(of(forecast(in), Strategy::PreCopy).total_time_s.high, 60);
+  EXPECT_FALSE(of(forecast(in), Strategy::PreCopy).end_unsure);
+}
+
+/// It goes through so many bytes in 1.9 s and rests for 0.1, again and again.
+ForecastInput in_laps(double bytes) {
+  ForecastInput in = input(0, 0);
+  in.policy.time_limit = Seconds{60};
+  offer_only(in, {Strategy::PreCopy});
+  in.profile.cycles.clear();
+  const auto active_s = [](double until) {
+    return 1.9 * std::floor(until / 2) + std::min(1.9, std::fmod(until, 2));
+  };
+  for (int i = 0; i < 8; ++i) {
+    DirtyCycle cycle;
+    const double begun = i / 4.0;
+    for (const double at : {0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0}) {
+      const double part = std::min(1.0, (active_s(begun + at) - active_s(begun)) / 1.9);
+      const auto unique = static_cast<std::uint64_t>(part * bytes);
+      cycle.points.push_back({micro(at), micro(at), Bytes{unique}});
+    }
+    in.profile.cycles.push_back(cycle);
+  }
+  return in;
+}
+
+TEST(Forecast, WhetherAGuestEndsThatWritesAboutWhatTheLinkCarriesIsLeftOpen) {
+  // The link carries 23.5 MB in 2 s.
+  const auto said = [](double mega) {
+    return of(forecast(in_laps(mega * kMega)), Strategy::PreCopy);
+  };
+  EXPECT_TRUE(said(10).converges);
+  EXPECT_FALSE(said(10).end_unsure);
+  EXPECT_TRUE(said(22).end_unsure);
+  const StrategyForecast above = said(25);
+  EXPECT_FALSE(above.converges);
+  EXPECT_TRUE(above.end_unsure);
+  EXPECT_LT(above.total_time_s.low, 40) << "how long it takes if it ends";
+  EXPECT_FALSE(said(40).converges);
+  EXPECT_FALSE(said(40).end_unsure);
+}
+
+TEST(Forecast, SoIsOneThatWritesInJerks) {
+  // Half of what it writes in 2 s comes in the first moment, or nothing does.
+  const auto said = [](double mega) {
+    ForecastInput in = in_laps(mega * kMega);
+    for (std::size_t i = 0; i < in.profile.cycles.size(); ++i) {
+      for (auto& point : in.profile.cycles[i].points) {
+        if (point.wall > micro(0.6)) continue;
+        point.unique = Bytes{i % 2 == 0 ? 100'000 : static_cast<std::uint64_t>(mega * kMega / 2)};
+      }
+    }
+    return of(forecast(in), Strategy::PreCopy);
+  };
+  EXPECT_TRUE(said(10).converges);
+  EXPECT_FALSE(said(10).end_unsure);
+  const StrategyForecast above = said(25);
+  EXPECT_FALSE(above.converges);
+  EXPECT_TRUE(above.end_unsure);
+  EXPECT_LT(above.total_time_s.low, 40) << "how long it takes if it ends";
+  EXPECT_FALSE(said(40).converges);
+  EXPECT_FALSE(said(40).end_unsure);
 }
 
 TEST(Forecast, TellsHowFastTheLastRoundWillGoWhereThatIsTaken) {

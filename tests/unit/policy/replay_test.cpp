@@ -391,6 +391,23 @@ TEST(Replay, AFaultedWorkingSetByHand) {
   EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
 }
 
+TEST(Replay, AWorkingSetComesWhenTheStreamHasComeToItsPlace) {
+  // 20 of 100 MB in half a second, again and again: far more pages than can be asked for in 10 s.
+  const DirtyCurve curve({{0, 0}, {0.25, 10 * kMega}, {0.5, 20 * kMega}, {100, 20 * kMega}}, 1,
+                         100 * kMega);
+  ReplayInput in = input(curve, Strategy::PostCopy);
+  in.total_bytes = 100 * kMega;
+  const auto lost_with = [&in](const std::vector<double>& heat) {
+    in.heat = &heat;
+    return post_copy(in, {}, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega}).faulted_s;
+  };
+  EXPECT_GT(lost_with({}), 9) << "all over memory";
+  EXPECT_GT(lost_with({1, 1, 1, 1, 1}), 9);
+  EXPECT_NEAR(lost_with({0, 0, 1, 0, 0}), 6, 0.3);
+  EXPECT_NEAR(lost_with({0.5, 0, 0, 0, 0}), 2, 0.3);
+  EXPECT_NEAR(lost_with({0, 0, 0, 0, 1}), 10, 0.3);
+}
+
 TEST(Replay, WhoWritesInOrderWaitsForTheStreamAndThenFollowsIt) {
   // All 100 MB that it rewrites in 5 s are missing, and come in 10.
   const DirtyCurve sweep({{0, 0}, {2.5, 50 * kMega}, {5, 100 * kMega}, {100, 100 * kMega}}, 1,

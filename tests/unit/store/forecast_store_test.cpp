@@ -72,6 +72,7 @@ Forecast full_forecast(const std::string& id) {
   one.strategy = Strategy::PreCopy;
   one.offered = true;
   one.converges = false;
+  one.end_unsure = true;
   one.why_not = "it would not end";
   one.rounds = 30;
   one.total_time_s = {2, 1, 3, 2.5};
@@ -82,7 +83,8 @@ Forecast full_forecast(const std::string& id) {
   out.strategies[1].strategy = Strategy::Hybrid;
   out.choice = Strategy::Hybrid;
   out.sending = {Strategy::Hybrid, 3, 21, 11, 4, BytesPerSecond{1}, BytesPerSecond{2}, 0.75, true};
-  out.sending.sweep_switch = {out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375};
+  out.sending.sweep_switch = {
+      out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375, Milliseconds{4321}};
   out.reason = "because";
   out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125, 0.375};
   return out;
@@ -158,6 +160,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(one.strategy, Strategy::PreCopy);
     EXPECT_TRUE(one.offered);
     EXPECT_FALSE(one.converges);
+    EXPECT_TRUE(one.end_unsure);
     EXPECT_EQ(one.why_not, "it would not end");
     EXPECT_EQ(one.rounds, 30);
     expect_same(one.total_time_s, written.strategies[0].total_time_s);

@@ -1,0 +1,173 @@
+// What HPL does on one process: LU factorisation with partial pivoting of a dense matrix, the right
+// hand side beside it as one more column, by panels of columns whose elimination is then applied to
+// all columns behind them (right-looking); back substitution; the scaled residual. Again and again,
+// and in small pieces of equal work, so that its pace can be seen.
+#ifndef MARE_IMAGES_EXAMPLES_WRITER_LU_H
+#define MARE_IMAGES_EXAMPLES_WRITER_LU_H
+
+#include <float.h>
+#include <math.h>
+
+#include "../example.h"
+
+enum { kLuPanel = 32 };
+/// As of HPL: a residual above it is of a wrong result.
+static const double kLuMostResidual = 16;
+
+struct lu {
+  size_t n;
+  double* matrix;    // n x (n + 1), by columns; its elimination goes on in it
+  double* original;  // the same before it
+  size_t* pivots;
+  size_t panel;   // its first column
+  size_t column;  // the next one behind it that is to be updated; 0: the panel itself is
+  double owed;  // floating-point operations asked for that are not done yet; below 0: done already
+  uint64_t written;  // bytes
+};
+
+static inline size_t lu_behind(const struct lu* lu) {
+  const size_t behind = lu->panel + kLuPanel;
+  return behind < lu->n ? behind : lu->n;
+}
+
+static inline double lu_element(uint64_t* state) {
+  *state = example_xorshift(*state);
+  return (double)(*state >> 11) * 0x1p-53 - 0.5;
+}
+
+static inline void lu_restart(struct lu* lu) {
+  memcpy(lu->matrix, lu->original, lu->n * (lu->n + 1) * sizeof *lu->matrix);
+  lu->panel = 0;
+  lu->column = 0;
+}
+
+/// `memory` has room for `bytes`, which is the matrix's; false: there is none for the rest.
+static inline bool lu_init(struct lu* lu, void* memory, size_t bytes, uint64_t seed) {
+  size_t n = 1;
+  while ((n + 1) * (n + 2) * sizeof(double) <= bytes) ++n;
+  *lu = (struct lu){.n = n, .matrix = (double*)memory};
+  lu->original = (double*)malloc(n * (n + 1) * sizeof *lu->original);
+  lu->pivots = (size_t*)malloc(n * sizeof *lu->pivots);
+  if (!lu->original || !lu->pivots) return false;
+  for (size_t i = 0; i < n * (n + 1); ++i) lu->original[i] = lu_element(&seed);
+  lu_restart(lu);
+  return true;
+}
+
+static inline void lu_free(struct lu* lu) {
+  free(lu->original);
+  free(lu->pivots);
+}
+
+static inline void lu_swap(double* column, size_t one, size_t other) {
+  const double kept = column[one];
+  column[one] = column[other];
+  column[other] = kept;
+}
+
+/// Eliminates within the panel, below the diagonal.
+static inline double lu_factor_panel(struct lu* lu) {
+  const size_t end = lu_behind(lu);
+  double flops = 0;
+  for (size_t k = lu->panel; k < end; ++k) {
+    double* column = lu->matrix + k * lu->n;
+    size_t pivot = k;
+    for (size_t i = k + 1; i < lu->n; ++i) {
+      if (fabs(column[i]) > fabs(column[pivot])) pivot = i;
+    }
+    lu->pivots[k] = pivot;
+    for (size_t j = lu->panel; j < end; ++j) lu_swap(lu->matrix + j * lu->n, k, pivot);
+    for (size_t i = k + 1; i < lu->n; ++i) column[i] /= column[k];
+    for (size_t j = k + 1; j < end; ++j) {
+      double* other = lu->matrix + j * lu->n;
+      for (size_t i = k + 1; i < lu->n; ++i) other[i] -= other[k] * column[i];
+    }
+    flops += (double)(lu->n - k) * (1 + 2 * (double)(end - k - 1));
+  }
+  lu->written += (end - lu->panel) * (lu->n - lu->panel) * sizeof(double);
+  return flops;
+}
+
+/// What the panel did, to one column behind it.
+static inline double lu_update(struct lu* lu, size_t j) {
+  const size_t end = lu_behind(lu);
+  double* column = lu->matrix + j * lu->n;
+  double flops = 0;
+  for (size_t k = lu->panel; k < end; ++k) lu_swap(column, k, lu->pivots[k]);
+  for (size_t k = lu->panel; k < end; ++k) {
+    const double* left = lu->matrix + k * lu->n;
+    const double factor = column[k];
+    for (size_t i = k + 1; i < lu->n; ++i) column[i] -= factor * left[i];
+    flops += 2 * (double)(lu->n - k - 1);
+  }
+  lu->written += (lu->n - lu->panel) * sizeof(double);
+  return flops;
+}
+
+/// Solves by the finished matrix, in place of the right hand side. max |Ax - b| / (eps (|A| |x| +
+/// |b|) n), the norms those of the largest row; not a number if it can't be solved.
+static inline double lu_residual(struct lu* lu) {
+  const size_t n = lu->n;
+  double* x = lu->matrix + n * n;
+  for (size_t k = n; k-- > 0;) {
+    const double* column = lu->matrix + k * n;
+    x[k] /= column[k];
+    for (size_t i = 0; i < k; ++i) x[i] -= x[k] * column[i];
+  }
+  const double* b = lu->original + n * n;
+  double off = 0;
+  double a_most = 0;
+  double x_most = 0;
+  double b_most = 0;
+  // Of the rows a block at a time, so that columns are read in their order.
+  enum { kRows = 64 };
+  for (size_t first = 0; first < n; first += kRows) {
+    const size_t rows = n - first < kRows ? n - first : kRows;
+    double left[kRows];
+    double sums[kRows];
+    for (size_t i = 0; i < rows; ++i) left[i] = -b[first + i];
+    memset(sums, 0, sizeof sums);
+    for (size_t k = 0; k < n; ++k) {
+      const double* column = lu->original + k * n + first;
+      for (size_t i = 0; i < rows; ++i) {
+        left[i] += column[i] * x[k];
+        sums[i] += fabs(column[i]);
+      }
+    }
+    for (size_t i = 0; i < rows; ++i) {
+      off = fmax(off, fabs(left[i]));
+      a_most = fmax(a_most, sums[i]);
+      b_most = fmax(b_most, fabs(b[first + i]));
+      if (!isfinite(left[i])) return NAN;
+    }
+  }
+  for (size_t i = 0; i < n; ++i) x_most = fmax(x_most, fabs(x[i]));
+  return off / (DBL_EPSILON * (a_most * x_most + b_most) * (double)n);
+}
+
+/// Goes on with so many operations, about: what is done too much is owed less the next time. The
+/// number of factorisations that ended wrong.
+static inline uint64_t lu_work(struct lu* lu, double flops) {
+  uint64_t wrong = 0;
+  lu->owed += flops;
+  while (lu->owed > 0) {
+    if (lu->panel == lu->n) {
+      // Negated, for what is not a number.
+      if (!(lu_residual(lu) < kLuMostResidual)) ++wrong;
+      lu_restart(lu);
+      lu->owed -= 6 * (double)lu->n * (double)lu->n;
+    } else if (lu->column == 0) {
+      lu->owed -= lu_factor_panel(lu);
+      lu->column = lu_behind(lu);
+    } else {
+      lu->owed -= lu_update(lu, lu->column);
+      if (lu->column++ == lu->n) {
+        lu->panel = lu_behind(lu);
+        lu->column = 0;
+      }
+    }
+  }
+  return wrong;
+}
+
+#endif
