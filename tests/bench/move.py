@@ -233,6 +233,14 @@ def vs_wire(rows: list[Json], rate: str, case: str) -> float | None:
     return min(found, default=None)
 
 
+def beside_downtime(rows: list[Json], rate: str, case: str, *methods: str) -> float | None:
+    """What the job lost beside the time that its VM stood still, at the least: where that is much of all, who moves the VM has no say in it."""
+    found = [row["added_job_time_s"] - row["downtime_s"] for row in rows
+             if row["done"] and row["added_job_time_s"] is not None and row.get("downtime_s") and row["method"] in methods
+             and (row["rate"], row["case"]) == (rate, case)]
+    return min(found, default=None)
+
+
 def ratios(rows: list[Json]) -> list[Json]:
     """Ours over the best and the median of the migrations by hand, for each case and link; beside them checkpoint, transfer, restart."""
     out = []
@@ -244,7 +252,9 @@ def ratios(rows: list[Json]) -> list[Json]:
             beside = {key: middle(rows, "added_job_time_s", rate=rate, case=case, method=method)
                       for key, method in (("checkpoint_restart_s", SAVE_RESTORE.name), ("nothing_s", NOTHING))}
             beside |= {"ours_vs_wire": vs_wire([row for row in rows if row["method"] == OURS], rate, case),
-                       "best_vs_wire": vs_wire([row for row in rows if row["method"] != OURS], rate, case)}
+                       "best_vs_wire": vs_wire([row for row in rows if row["method"] != OURS], rate, case),
+                       "ours_beside_downtime_s": beside_downtime(rows, rate, case, OURS),
+                       "best_beside_downtime_s": beside_downtime(rows, rate, case, *(one.name for one in METHODS))}
             out.append({"rate": rate, "case": case, **beside, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),
                         "over_best": max(ours, 0.02) / known[0], "over_median": max(ours, 0.02) / statistics.median(known)})
     return out
