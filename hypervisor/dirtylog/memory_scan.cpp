@@ -1,6 +1,7 @@
 #include "hypervisor/dirtylog/memory_scan.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -137,9 +138,14 @@ Looked look_at_pages(pid_t pid, const std::vector<std::uint64_t>& pages, std::si
   return out;
 }
 
+struct Sample {
+  Packed packed;
+  double bytes = 0;
+};
+
 /// Runs at even distances over these pages, in packets, as the stream of one channel; `weight` is
 /// what a page counts for, and one of 0 is not looked at. Nothing, if that are all.
-std::optional<double> sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
+std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
                                          const std::function<double(std::uint64_t)>& weight) {
   std::vector<std::uint64_t> pages;
   std::vector<double> up_to;  // sum of the weights
@@ -167,7 +173,16 @@ std::optional<double> sample_compression(pid_t pid, const std::vector<std::uint6
     if (got < size) break;
     have += got;
   }
-  return packed_fraction(std::span(content).first(have * kPage));
+  return Sample{pack(std::span(content).first(have * kPage)), static_cast<double>(have * kPage)};
+}
+
+double thread_cpu_s() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  const auto seconds = [](const timeval& one) {
+    return static_cast<double>(one.tv_sec) + static_cast<double>(one.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 struct FreeStream {
@@ -183,11 +198,12 @@ bool is_zero_page(const std::byte* page) {
          std::memcmp(page, page + kNothing.size(), kPage - kNothing.size()) == 0;
 }
 
-double packed_fraction(std::span<const std::byte> pages) {
+Packed pack(std::span<const std::byte> pages) {
   const std::unique_ptr<ZSTD_CStream, FreeStream> stream{ZSTD_createCStream()};
-  if (!stream || pages.empty() || ZSTD_isError(ZSTD_initCStream(stream.get(), 1))) return 1;
+  if (!stream || pages.empty() || ZSTD_isError(ZSTD_initCStream(stream.get(), 1))) return {};
   std::vector<std::byte> packed(ZSTD_compressBound(kPacketBytes));
   std::size_t left = 0;
+  const double began = thread_cpu_s();
   for (std::size_t at = 0; at < pages.size(); at += kPacketBytes) {
     const auto packet = pages.subspan(at, std::min(kPacketBytes, pages.size() - at));
     ZSTD_inBuffer in{packet.data(), packet.size(), 0};
@@ -195,11 +211,12 @@ double packed_fraction(std::span<const std::byte> pages) {
     while (more != 0) {
       ZSTD_outBuffer out{packed.data(), packed.size(), 0};
       more = ZSTD_compressStream2(stream.get(), &out, &in, ZSTD_e_flush);
-      if (ZSTD_isError(more)) return 1;
+      if (ZSTD_isError(more)) return {};
       left += out.pos;
     }
   }
-  return std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size()));
+  return {std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size())),
+          thread_cpu_s() - began};
 }
 
 Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat,
@@ -214,9 +231,12 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
   const Looked looked = look_at_pages(pid, present->pages, std::max<std::size_t>(1, step));
   MemoryContent out;
   out.total = Bytes{ram->size()};
-  out.compressed_fraction =
-      sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; }).value_or(1);
-  std::optional<double> hot;
+  const auto all = sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; });
+  if (all) {
+    out.compressed_fraction = all->packed.fraction;
+    if (all->packed.cpu_s > 0) out.compress_rate = BytesPerSecond{all->bytes / all->packed.cpu_s};
+  }
+  std::optional<Sample> hot;
   if (!written.empty()) {
     // Not where, but what: a region has other pages, too, that may be packed much better.
     hot = sample_compression(pid, looked.filled, [&](std::uint64_t page) {
@@ -227,7 +247,7 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
     hot = sample_compression(pid, looked.filled,
                              [&](std::uint64_t page) { return heat[(page - ram->start) / width]; });
   }
-  out.hot_compressed_fraction = hot.value_or(out.compressed_fraction);
+  out.hot_compressed_fraction = hot ? hot->packed.fraction : out.compressed_fraction;
   if (!process->lives()) return make_error(Code::NotFound, "its process has ended");
   if (looked.pages == 0 && !present->pages.empty()) {
     return make_error(Code::Unavailable, "the memory of its process can't be read",

@@ -18,6 +18,7 @@ struct MemoryContent {
   Bytes zero;                          // of it never touched, or only zeros
   double compressed_fraction = 1;      // of the rest, after zstd -1; 0 to 1
   double hot_compressed_fraction = 1;  // the same of what is written
+  BytesPerSecond compress_rate;        // of the rest, by one CPU of this host; 0: not known
 };
 
 /// Looks at the RAM of the VM in process `pid`: at every present page up to 1 GiB of them, beyond
@@ -29,9 +30,13 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
 
 bool is_zero_page(const std::byte* page);
 
+struct Packed {
+  double fraction = 1;  // that is left, 0 to 1
+  double cpu_s = 0;     // of this thread, that it took
+};
+
 /// How QEMU's multifd packs with zstd at level 1: packets of 128 pages, one stream a channel,
-/// flushed at each packet's end. `pages` holds whole pages. The share that is left, 0 to 1; 1 for
-/// none.
-double packed_fraction(std::span<const std::byte> pages);
+/// flushed at each packet's end. `pages` holds whole pages; of none all is left.
+Packed pack(std::span<const std::byte> pages);
 
 }  // namespace mare::dirtylog

@@ -22,6 +22,7 @@
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/rounds.h"
 #include "hypervisor/libvirt/route.h"
+#include "hypervisor/libvirt/sweep_pace.h"
 #include "hypervisor/rate_control.h"
 
 namespace mare::libvirt {
@@ -109,7 +110,9 @@ class Outgoing {
     std::optional<MonotonicTime> round_ends_at;
     bool let_go = false;
     std::optional<MonotonicTime> rounds_over;  // when the last whole one before post-copy was
+    std::optional<Sighting> after_rounds;      // the first one then
     std::optional<MonotonicTime> switch_at;
+    SweepPace pace;
     unsigned long long iteration = 0;
   };
   using JobPtr = std::shared_ptr<Job>;
@@ -122,11 +125,6 @@ class Outgoing {
     std::map<std::string, JobPtr> jobs;  // by uuid
     Clock& clock;
     Log& log;
-  };
-  /// A guest that sweeps was there, a share of what it sweeps, at that time.
-  struct Sighting {
-    double place = 0;
-    MonotonicTime at{0};
   };
   /// What the sampler is to do besides looking.
   struct Chores {

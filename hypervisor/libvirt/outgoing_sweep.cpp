@@ -1,7 +1,9 @@
 // A hybrid migration of a guest that sweeps: where it is, and when to switch (docs/adr/0014). All
 // on the sampler's thread.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
 #include <utility>
 
 #include "hypervisor/libvirt/copies.h"
@@ -46,15 +48,26 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
   if (stands_still) return let_go(job, domain);  // somebody's limit came first
   if (!job.rounds_over) return hold_round(job, domain, rest);
   let_go(job, domain);
-  if (!job.switch_at) return find_switch(job);
-  if (shared_->clock.now() < *job.switch_at) return;
+  find_switch(job);
+  if (!job.switch_at || shared_->clock.now() < *job.switch_at) return;
   const std::lock_guard lock(shared_->mutex);
   job.post_copy = true;
+  if (shared_->closed || !job.after_rounds) return;
+  const auto told = std::chrono::duration_cast<Milliseconds>(how.sweep.period);
+  const auto period = std::chrono::duration_cast<Milliseconds>(job.pace.seen(how).sweep.period);
+  const auto waited = std::chrono::duration_cast<Milliseconds>(*job.switch_at - *job.rounds_over);
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "was at %.2f of what it sweeps after its rounds, switches %lld ms later; it takes "
+                "%lld ms for all of it, %lld before",
+                job.after_rounds->place, static_cast<long long>(waited.count()),
+                static_cast<long long>(period.count()), static_cast<long long>(told.count()));
+  shared_->log.info("libvirt", "'" + job.ticket.vm.id.value + "' " + text.data());
 }
 
 /// Where it was between the last look and this one. None: it is too early to look again, or nobody
 /// knows yet, or, with a reason, nobody will.
-std::optional<Outgoing::Sighting> Outgoing::sight(Job& job, std::string& why) {
+std::optional<Sighting> Outgoing::sight(Job& job, std::string& why) {
   const MonotonicTime before = job.tracked;
   const MonotonicTime now = shared_->clock.now();
   const auto apart =
@@ -74,13 +87,15 @@ std::optional<Outgoing::Sighting> Outgoing::sight(Job& job, std::string& why) {
   job.tracked = shared_->clock.now();
   if (!place) why = place.error().text();
   if (!place || !*place) return std::nullopt;
-  return Sighting{**place, before + (now - before) / 2};
+  const Sighting seen{**place, before + (now - before) / 2};
+  job.pace.saw(seen, job.ticket.sending.sweep_switch.sweep);
+  return seen;
 }
 
 /// The end of its last whole round comes near: it is held up until the guest is at the best place,
 /// if that is near.
 void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
-  const SweepSwitch& how = job.ticket.sending.sweep_switch;
+  const SweepSwitch how = job.pace.seen(job.ticket.sending.sweep_switch);
   if (job.let_go || how.longest_hold.count() == 0) return;
   const auto last =
       static_cast<unsigned long long>(std::max(1, job.ticket.sending.pre_copy_rounds));
@@ -115,17 +130,20 @@ void Outgoing::let_go(Job& job, virDomainPtr domain) {
   job.let_go = set_rate(domain, job.ticket.bandwidth_limit.value_or(kNoLimit));
 }
 
-/// Its whole rounds are over: by where it is the table tells when to switch. At once if it is
-/// nowhere.
+/// Its whole rounds are over: by where it is the table tells when to switch; by its pace since, how
+/// long it really takes to where it is to be then. At once if it is nowhere.
 void Outgoing::find_switch(Job& job) {
   const MonotonicTime now = shared_->clock.now();
   std::string why;
-  if (const auto seen = sight(job, why)) {
-    const SweepSwitch& how = job.ticket.sending.sweep_switch;
-    job.switch_at = *job.rounds_over + wait_of(how, seen->place, seen->at - *job.rounds_over);
+  const auto seen = sight(job, why);
+  if (seen && !job.after_rounds) job.after_rounds = seen;
+  if (job.after_rounds) {
+    const SweepSwitch how = job.pace.seen(job.ticket.sending.sweep_switch);
+    const auto since = job.after_rounds->at - *job.rounds_over;
+    job.switch_at = *job.rounds_over + wait_of(how, job.after_rounds->place, since);
     return;
   }
-  if (why.empty() && now - *job.rounds_over <= kTrackedAtMost) return;
+  if (job.switch_at || (why.empty() && now - *job.rounds_over <= kTrackedAtMost)) return;
   job.switch_at = now;
   const std::lock_guard lock(shared_->mutex);
   if (shared_->closed) return;

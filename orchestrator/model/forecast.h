@@ -107,6 +107,7 @@ struct MemoryProfile {
   double compressed_fraction = 1;  // size of the rest after zstd -1, by sampling; 0 to 1
   // The same of where it was written lately, which is sent again and again.
   double hot_compressed_fraction = 1;
+  BytesPerSecond compress_rate;  // of it, by one CPU of its host; 0: not known
   /// Of the pages that it writes in a moment and did not in the last one that was looked at: they
   /// follow the one before them; 0 to 1.
   double sequential = 0;

@@ -37,8 +37,11 @@ struct HypervisorCosts {
   double iterate_s = 0.05;          // pages go out in slices; what is left is looked at between
   double look_s = 0.01;             // a round with nothing to send takes so long, for its look
   double default_downtime_s = 0.3;  // where the policy states no limit
-  double compress_rate = 150e6;     // bytes/s that go into zstd -1, for each channel with a CPU
-  double compress_cpus = 2;         // channels beyond them add nothing
+  // Bytes/s that go into zstd -1, for each channel with a CPU, and what unpacking takes below, of a
+  // host of which nothing else is known: with_rates_of() has them for its own CPUs, and for what
+  // the memory holds (real data 350e6 on one host, random ones 3.4e9).
+  double compress_rate = 150e6;
+  double compress_cpus = 2;  // channels beyond them add nothing
   // Each channel compresses and sends a packet of 128 pages, which QEMU counts as sent from the
   // moment at which the channel has it.
   double channel_bytes = 128 * 4096;
@@ -57,6 +60,7 @@ struct HypervisorCosts {
   // Bytes/s that the destination puts in their places: over 10 Gbit/s 157 MB and the end below took
   // 0.39 s, so 400e6 to 800e6.
   double post_copy_rate = 600e6;
+  double retry_s = 0.22;              // TCP's first time-out on a short way
   double post_copy_switch_s = 0.026;  // as switch_s
   // Wait in buffers, before the devices' state: so 8 moves over 100 Mbit/s and 5 over 1 Gbit/s
   // stood still for 102 and 33 ms in the median. A hybrid one switches after a look at the log, in

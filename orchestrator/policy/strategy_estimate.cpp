@@ -428,11 +428,32 @@ std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& s
 
 Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts& hypervisor)
     : input(forecast_input),
-      costs(hypervisor),
+      costs(with_rates_of(forecast_input.profile, hypervisor)),
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),
       cycles(DirtyCurve::each(forecast_input.profile)) {}
+
+HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs) {
+  if (!(profile.compress_rate.value > 0)) return costs;
+  // The channels copy as well.
+  const double rate = 1 / (1 / profile.compress_rate.value + 1 / costs.copy_rate);
+  const double quicker = rate / costs.compress_rate;
+  costs.compress_rate = rate;
+  costs.unpack_s /= quicker;
+  costs.unpack_behind_s /= quicker;
+  return costs;
+}
+
+double retry_wait_s(double stop_s, const HypervisorCosts& costs) {
+  if (stop_s < costs.retry_s) return 0;
+  double next = costs.retry_s;
+  for (double wait = costs.retry_s; next < stop_s;) {
+    wait *= 2;
+    next += wait;
+  }
+  return next - stop_s;
+}
 
 double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
   const double busy = std::clamp(profile.busy_cpus, 0.0, std::min(1.0, profile.host_cpus));
@@ -446,7 +467,10 @@ double added_job_time(const Situation& situation, const Replay& replay) {
   const double cold = profile.emulated && !replay.cancelled
                           ? situation.costs.emulated_warm_up_s / most_share(situation.input)
                           : 0;
-  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s + cold);
+  const bool others = situation.input.job && situation.input.job->ranks > 1;
+  const double unheard = others ? retry_wait_s(replay.downtime_s, situation.costs) : 0;
+  return tightness *
+         (replay.downtime_s + unheard + slowed + replay.held_s + replay.faulted_s + cold);
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {

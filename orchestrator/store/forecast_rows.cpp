@@ -82,6 +82,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"zero_bytes", profile.zero.count},
                   {"compressed_fraction", profile.compressed_fraction},
                   {"hot_compressed_fraction", profile.hot_compressed_fraction},
+                  {"compress_rate_bytes_per_s", profile.compress_rate.value},
                   {"cost_fraction", profile.cost_fraction},
                   {"emulated", profile.emulated},
                   {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
@@ -104,6 +105,7 @@ MemoryProfile profile_from(const json& from) {
   out.zero = Bytes{number_or<std::uint64_t>(from, "zero_bytes", 0)};
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
+  out.compress_rate = BytesPerSecond{number_or(from, "compress_rate_bytes_per_s", 0.0)};
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
   out.emulated = flag_or(from, "emulated", false);
   out.takes_switchover_bandwidth = flag_or(from, "takes_switchover_bandwidth", false);

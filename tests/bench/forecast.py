@@ -36,6 +36,9 @@ LOAD_LIMIT = 6.0
 VCPU_SHARE = 0.25
 #: A scheduler moves a VM that has been where it is for a while: so long it is watched before each move.
 WATCHED_S = 5.0
+#: No program has a longer one. What is done when a line has come is in step with the program that wrote it: all cycles of the log began when
+#: MigTest's burst was just over, and none had a part of one, as rounds do.
+BEAT_S = 2.0
 #: What one move may take before it is given up; a strategy that does not converge shows so by this.
 TIME_LIMIT_S = 60
 
@@ -72,9 +75,12 @@ def watched_s(cluster: Cluster, vm: str, since: float) -> float:
     return max((float(cycle["points"][-1]["wall_us"]) / 1e6 for cycle in cycles), default=0.0)
 
 
-def one_move(cluster: Cluster, running: Running, rate: str, strategy: str) -> dict[str, Any]:
+def one_move(cluster: Cluster, running: Running, rate: str, strategy: str, aside: float) -> dict[str, Any]:
+    """`aside`: 0 to 1, of BEAT_S: it begins so much later."""
     cluster.lab("rate", rate)
     vm = running.vms[-1]
+    settled = time.time() + aside * BEAT_S
+    wait_until(lambda: time.time() >= settled, "the program's own beat is left", period_s=0.01)
     wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
     load, begun = os.getloadavg()[0], time.time()
@@ -201,8 +207,9 @@ def moves_under(cluster: Cluster, load: Workload, kinds: list[tuple[str, str]], 
         if load.long_start:
             capped.enter_context(Caps(VCPU_SHARE))
             running.settled = time.time()
+        chance = random.Random(f"{told[0]} {kinds}")
         for rate, strategy in kinds:
-            rows.append(one_move(cluster, running, rate, strategy))
+            rows.append(one_move(cluster, running, rate, strategy, chance.random()))
             tell(told[0] + len(rows), told[1], rows[-1])
         running.end()
     job = cluster.get(f"jobs/{running.id}")

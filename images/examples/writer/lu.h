@@ -14,14 +14,21 @@ enum { kLuPanel = 32 };
 /// As of HPL: a residual above it is of a wrong result.
 static const double kLuMostResidual = 16;
 
+enum lu_stage { kLuFactor, kLuSolve, kLuCheck };
+
 struct lu {
   size_t n;
   double* matrix;    // n x (n + 1), by columns; its elimination goes on in it
   double* original;  // the same before it
   size_t* pivots;
-  size_t panel;   // its first column
-  size_t column;  // the next one behind it that is to be updated; 0: the panel itself is
-  double owed;  // floating-point operations asked for that are not done yet; below 0: done already
+  enum lu_stage stage;
+  size_t panel;      // kLuFactor: its first column
+  size_t column;     // the next one behind it that is to be updated; 0: the panel itself is.
+                     // kLuSolve: so many are left
+  size_t row;        // kLuCheck: the next one
+  double off;        // kLuCheck, so far: max |Ax - b|,
+  double rows_most;  // and of the sums of |A| by rows the largest
+  double owed;       // operations asked for that are not done yet; below 0: done already
   uint64_t written;  // bytes
 };
 
@@ -37,6 +44,7 @@ static inline double lu_element(uint64_t* state) {
 
 static inline void lu_restart(struct lu* lu) {
   memcpy(lu->matrix, lu->original, lu->n * (lu->n + 1) * sizeof *lu->matrix);
+  lu->stage = kLuFactor;
   lu->panel = 0;
   lu->column = 0;
 }
@@ -104,45 +112,71 @@ static inline double lu_update(struct lu* lu, size_t j) {
   return flops;
 }
 
-/// Solves by the finished matrix, in place of the right hand side. max |Ax - b| / (eps (|A| |x| +
-/// |b|) n), the norms those of the largest row; not a number if it can't be solved.
-static inline double lu_residual(struct lu* lu) {
+/// Back substitution by one column, in place of the right hand side.
+static inline double lu_solve(struct lu* lu, size_t k) {
+  const double* column = lu->matrix + k * lu->n;
+  double* x = lu->matrix + lu->n * lu->n;
+  x[k] /= column[k];
+  for (size_t i = 0; i < k; ++i) x[i] -= x[k] * column[i];
+  return 2 * (double)k + 1;
+}
+
+/// Ax - b of some rows, column by column.
+static inline double lu_check(struct lu* lu) {
+  enum { kRows = 32 };
   const size_t n = lu->n;
-  double* x = lu->matrix + n * n;
-  for (size_t k = n; k-- > 0;) {
-    const double* column = lu->matrix + k * n;
-    x[k] /= column[k];
-    for (size_t i = 0; i < k; ++i) x[i] -= x[k] * column[i];
+  const size_t rows = n - lu->row < kRows ? n - lu->row : kRows;
+  const double* b = lu->original + n * n + lu->row;
+  const double* x = lu->matrix + n * n;
+  double left[kRows];
+  double sums[kRows];
+  for (size_t i = 0; i < rows; ++i) left[i] = -b[i];
+  memset(sums, 0, sizeof sums);
+  for (size_t k = 0; k < n; ++k) {
+    const double* column = lu->original + k * n + lu->row;
+    for (size_t i = 0; i < rows; ++i) {
+      left[i] += column[i] * x[k];
+      sums[i] += fabs(column[i]);
+    }
   }
-  const double* b = lu->original + n * n;
-  double off = 0;
-  double a_most = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    // What is no number stays none; fmax would leave it out.
+    lu->off = isnan(left[i]) ? NAN : lu->off + fdim(fabs(left[i]), lu->off);
+    lu->rows_most = fmax(lu->rows_most, sums[i]);
+  }
+  lu->row += rows;
+  return 4 * (double)rows * (double)n;
+}
+
+/// max |Ax - b| / (eps (|A| |x| + |b|) n), each the largest of a row.
+static inline double lu_residual(const struct lu* lu) {
+  const size_t n = lu->n;
   double x_most = 0;
   double b_most = 0;
-  // Of the rows a block at a time, so that columns are read in their order.
-  enum { kRows = 64 };
-  for (size_t first = 0; first < n; first += kRows) {
-    const size_t rows = n - first < kRows ? n - first : kRows;
-    double left[kRows];
-    double sums[kRows];
-    for (size_t i = 0; i < rows; ++i) left[i] = -b[first + i];
-    memset(sums, 0, sizeof sums);
-    for (size_t k = 0; k < n; ++k) {
-      const double* column = lu->original + k * n + first;
-      for (size_t i = 0; i < rows; ++i) {
-        left[i] += column[i] * x[k];
-        sums[i] += fabs(column[i]);
-      }
-    }
-    for (size_t i = 0; i < rows; ++i) {
-      off = fmax(off, fabs(left[i]));
-      a_most = fmax(a_most, sums[i]);
-      b_most = fmax(b_most, fabs(b[first + i]));
-      if (!isfinite(left[i])) return NAN;
-    }
+  for (size_t i = 0; i < n; ++i) {
+    x_most = fmax(x_most, fabs(lu->matrix[n * n + i]));
+    b_most = fmax(b_most, fabs(lu->original[n * n + i]));
   }
-  for (size_t i = 0; i < n; ++i) x_most = fmax(x_most, fabs(x[i]));
-  return off / (DBL_EPSILON * (a_most * x_most + b_most) * (double)n);
+  return lu->off / (DBL_EPSILON * (lu->rows_most * x_most + b_most) * (double)n);
+}
+
+/// The next piece of it. The operations that it took.
+static inline double lu_factor(struct lu* lu) {
+  double flops = 0;
+  if (lu->column == 0) {
+    flops = lu_factor_panel(lu);
+    lu->column = lu_behind(lu);
+    return flops;
+  }
+  flops = lu_update(lu, lu->column);
+  if (lu->column++ < lu->n) return flops;
+  lu->panel = lu_behind(lu);
+  lu->column = 0;
+  if (lu->panel == lu->n) {
+    lu->stage = kLuSolve;
+    lu->column = lu->n;
+  }
+  return flops;
 }
 
 /// Goes on with so many operations, about: what is done too much is owed less the next time. The
@@ -151,23 +185,33 @@ static inline uint64_t lu_work(struct lu* lu, double flops) {
   uint64_t wrong = 0;
   lu->owed += flops;
   while (lu->owed > 0) {
-    if (lu->panel == lu->n) {
-      // Negated, for what is not a number.
-      if (!(lu_residual(lu) < kLuMostResidual)) ++wrong;
-      lu_restart(lu);
-      lu->owed -= 6 * (double)lu->n * (double)lu->n;
-    } else if (lu->column == 0) {
-      lu->owed -= lu_factor_panel(lu);
-      lu->column = lu_behind(lu);
-    } else {
-      lu->owed -= lu_update(lu, lu->column);
-      if (lu->column++ == lu->n) {
-        lu->panel = lu_behind(lu);
-        lu->column = 0;
-      }
+    switch (lu->stage) {
+      case kLuFactor:
+        lu->owed -= lu_factor(lu);
+        break;
+      case kLuSolve:
+        lu->owed -= lu_solve(lu, --lu->column);
+        if (lu->column > 0) break;
+        lu->stage = kLuCheck;
+        lu->row = 0;
+        lu->off = 0;
+        lu->rows_most = 0;
+        break;
+      case kLuCheck:
+        lu->owed -= lu_check(lu);
+        if (lu->row < lu->n) break;
+        // Negated, for what is not a number.
+        if (!(lu_residual(lu) < kLuMostResidual)) ++wrong;
+        lu_restart(lu);
+        break;
     }
   }
   return wrong;
+}
+
+/// Between two factorisations.
+static inline bool lu_is_done(const struct lu* lu) {
+  return lu->stage == kLuFactor && lu->panel == 0 && lu->column == 0;
 }
 
 #endif

@@ -251,7 +251,7 @@ static void factor_some(struct run* run, double flops) {
 // What has begun is factored to its end, and so checked.
 static void factor_rest(struct run* run) {
   run->lu.owed = 0;
-  while (run->lu.panel + run->lu.column > 0) factor_some(run, 1);
+  while (!lu_is_done(&run->lu)) factor_some(run, 1);
 }
 
 static bool set_up_lu(struct run* run) {

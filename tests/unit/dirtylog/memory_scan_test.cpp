@@ -158,10 +158,18 @@ TEST(ZeroPage, OneBitAnywhereIsSeen) {
 }
 
 TEST(PackedFraction, AFewPagesAndNone) {
-  EXPECT_DOUBLE_EQ(packed_fraction({}), 1);
+  EXPECT_DOUBLE_EQ(pack({}).fraction, 1);
   std::vector<std::byte> pages(3 * kPage, std::byte{7});
-  EXPECT_LT(packed_fraction(pages), 0.02);
-  EXPECT_GT(packed_fraction(pages), 0);
+  EXPECT_LT(pack(pages).fraction, 0.02);
+  EXPECT_GT(pack(pages).fraction, 0);
+}
+
+TEST(PackedFraction, TellsWhatItTookOfACpu) {
+  const std::vector<std::byte> pages(4096 * kPage, std::byte{7});
+  const double cpu_s = pack(pages).cpu_s;
+  EXPECT_GT(cpu_s, 0);
+  EXPECT_GT(static_cast<double>(pages.size()) / cpu_s, 1e6) << "16 MiB in less than 17 s of a CPU";
+  EXPECT_EQ(pack({}).cpu_s, 0);
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ ForecastInput uneven(double rate) {
 TEST(Forecast, ALimitThatGivesWayByLittleNeedNotBeSureToBeMet) {
   // At 6.25 MB/s it may write more than the link carries: no limit is sure to be met.
   ForecastInput busy = uneven(6.25 * kMega);
+  busy.job = JobCoupling{};  // others would wait as long for TCP after 0.2 s as after 0.3
   offer_only(busy, {Strategy::PreCopy});
   const Verdict out = forecast(busy);
   EXPECT_EQ(out.sending.downtime_limit, Milliseconds{200});
@@ -211,6 +212,38 @@ TEST(Forecast, TellsHowFastTheLastRoundWillGoWhereThatIsTaken) {
   offer_only(calm, {Strategy::PreCopy});
   calm.link.goodput = BytesPerSecond{0.9 * mib};
   EXPECT_EQ(forecast(calm).sending.switchover_bandwidth, std::nullopt);
+}
+
+TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.link.goodput = BytesPerSecond{1177 * kMega};
+  in.profile.host_cpus = 8;
+  offer_only(in, {Strategy::Compressed});
+  const auto takes = [&in](double rate) {
+    in.profile.compress_rate = BytesPerSecond{rate};
+    return of(forecast(in), Strategy::Compressed);
+  };
+  const auto unknown = takes(0);
+  const auto quick = takes(600 * kMega);
+  EXPECT_LT(quick.total_time_s.value, 0.7 * unknown.total_time_s.value);
+  EXPECT_LT(quick.downtime_s.value, unknown.downtime_s.value - 0.02) << "unpacking, too";
+  EXPECT_GT(takes(50 * kMega).total_time_s.value, unknown.total_time_s.value);
+  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
+}
+
+TEST(Forecast, OtherRanksHearAgainWhenTcpTriesAgain) {
+  EXPECT_DOUBLE_EQ(retry_wait_s(0.1), 0);
+  // After 0.22 s, 0.66, 1.54, 3.3, 6.82, 13.86.
+  EXPECT_NEAR(retry_wait_s(0.3), 0.36, 1e-9);
+  EXPECT_NEAR(retry_wait_s(10), 3.86, 1e-9);
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  offer_only(in, {Strategy::StopAndCopy});
+  in.job = JobCoupling{};
+  const auto alone = of(forecast(in), Strategy::StopAndCopy);
+  in.job->ranks = 2;
+  const auto both = of(forecast(in), Strategy::StopAndCopy);
+  EXPECT_NEAR(both.added_job_time_s.value - alone.added_job_time_s.value,
+              retry_wait_s(alone.downtime_s.value), 0.01);
 }
 
 TEST(Forecast, ABusyHostBeginsLater) {
@@ -496,6 +529,49 @@ TEST(Learning, WhatAFastLinkTookLessIsNotTakenManyTimesFromASlowOne) {
   EXPECT_NEAR(learn(past, place, Quantity::TotalTime, 1).offset, -0.1, 1e-9);
   EXPECT_NEAR(learn(past, place, Quantity::TotalTime, 20).offset, -0.1, 1e-9);
   EXPECT_GT(learn(past, place, Quantity::TotalTime, 0.1).offset, -0.1) << "scaled down";
+}
+
+TEST(Learning, WhatIsOffByAConstantIsItsLinks) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  PastMove fast = ten_seconds_longer(in);
+  fast.link_goodput = BytesPerSecond{117.7 * kMega};
+  fast.forecast.total_time_s = {1.0, 0.9, 1.1, 1.0};
+  fast.total_time_s = 0.9;
+  PastMove slow = fast;
+  slow.link_goodput = BytesPerSecond{11.77 * kMega};
+  slow.forecast.total_time_s = {10.0, 9.9, 10.1, 10.0};
+  slow.total_time_s = 10;
+  std::vector<PastMove> past;
+  for (int i = 0; i < 6; ++i) past.insert(past.end(), {fast, slow});
+  Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  const auto said = [&](double link, double model) {
+    place.link_goodput = BytesPerSecond{link};
+    const Correction out = learn(past, place, Quantity::TotalTime, model);
+    return out.factor * model + out.offset;
+  };
+  EXPECT_NEAR(said(117.7 * kMega, 1), 0.9, 0.02);
+  EXPECT_NEAR(said(100 * kMega, 1), 0.9, 0.02) << "one that is little slower";
+  EXPECT_NEAR(said(11.77 * kMega, 10), 10, 0.05);
+}
+
+TEST(Learning, WhatAJobLosesBesideAStopDoesNotGrowWithIt) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  PastMove stop = ten_seconds_longer(in);
+  stop.forecast.strategy = Strategy::StopAndCopy;
+  stop.forecast.added_job_time_s = {1.7, 1.2, 2.2, 1.7};
+  stop.added_job_time_s = 2.7;
+  const std::vector<PastMove> past(6, stop);
+  const auto offset = [&](Strategy strategy, double model) {
+    const Place place{in.source, in.destination, strategy, "hpl"};
+    return learn(past, place, Quantity::AddedJobTime, model).offset;
+  };
+  EXPECT_NEAR(offset(Strategy::StopAndCopy, 1.7), 1, 0.01);
+  EXPECT_NEAR(offset(Strategy::StopAndCopy, 15), 1, 0.01);
+  EXPECT_GT(offset(Strategy::PreCopy, 1.7), 0.5) << "it is the machine's";
+  std::vector<PastMove> others = past;
+  for (auto& move : others) move.forecast.strategy = Strategy::PostCopy;
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_DOUBLE_EQ(learn(others, place, Quantity::AddedJobTime, 1.7).offset, 0) << "missing pages";
 }
 
 /// Whose set-up took so much longer than usual, and nothing else did.
