@@ -51,9 +51,10 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
   find_switch(job);
   if (!job.switch_at || shared_->clock.now() < *job.switch_at) return;
   const std::lock_guard lock(shared_->mutex);
-  job.post_copy = true;
-  if (shared_->closed || !job.after_rounds) return;
-  const auto told = std::chrono::duration_cast<Milliseconds>(how.sweep.period);
+  // Asked for until it has come.
+  const bool told_before = std::exchange(job.post_copy, true);
+  if (told_before || shared_->closed || !job.after_rounds) return;
+  const auto before = std::chrono::duration_cast<Milliseconds>(how.sweep.period);
   const auto period = std::chrono::duration_cast<Milliseconds>(job.pace.seen(how).sweep.period);
   const auto waited = std::chrono::duration_cast<Milliseconds>(*job.switch_at - *job.rounds_over);
   std::array<char, 160> text{};
@@ -61,7 +62,7 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
                 "was at %.2f of what it sweeps after its rounds, switches %lld ms later; it takes "
                 "%lld ms for all of it, %lld before",
                 job.after_rounds->place, static_cast<long long>(waited.count()),
-                static_cast<long long>(period.count()), static_cast<long long>(told.count()));
+                static_cast<long long>(period.count()), static_cast<long long>(before.count()));
   shared_->log.info("libvirt", "'" + job.ticket.vm.id.value + "' " + text.data());
 }
 

@@ -24,10 +24,9 @@ struct lu {
   enum lu_stage stage;
   size_t panel;      // kLuFactor: its first column
   size_t column;     // the next one behind it that is to be updated; 0: the panel itself is.
-                     // kLuSolve: so many are left
-  size_t row;        // kLuCheck: the next one
-  double off;        // kLuCheck, so far: max |Ax - b|,
-  double rows_most;  // and of the sums of |A| by rows the largest
+                     // kLuSolve: so many are left. kLuCheck: the next one
+  double* off;       // kLuCheck, so far: Ax - b,
+  double* sums;      // and by rows the sums of |A|
   double owed;       // operations asked for that are not done yet; below 0: done already
   uint64_t written;  // bytes
 };
@@ -56,7 +55,9 @@ static inline bool lu_init(struct lu* lu, void* memory, size_t bytes, uint64_t s
   *lu = (struct lu){.n = n, .matrix = (double*)memory};
   lu->original = (double*)malloc(n * (n + 1) * sizeof *lu->original);
   lu->pivots = (size_t*)malloc(n * sizeof *lu->pivots);
-  if (!lu->original || !lu->pivots) return false;
+  lu->off = (double*)malloc(n * sizeof *lu->off);
+  lu->sums = (double*)malloc(n * sizeof *lu->sums);
+  if (!lu->original || !lu->pivots || !lu->off || !lu->sums) return false;
   for (size_t i = 0; i < n * (n + 1); ++i) lu->original[i] = lu_element(&seed);
   lu_restart(lu);
   return true;
@@ -65,6 +66,8 @@ static inline bool lu_init(struct lu* lu, void* memory, size_t bytes, uint64_t s
 static inline void lu_free(struct lu* lu) {
   free(lu->original);
   free(lu->pivots);
+  free(lu->off);
+  free(lu->sums);
 }
 
 static inline void lu_swap(double* column, size_t one, size_t other) {
@@ -121,43 +124,40 @@ static inline double lu_solve(struct lu* lu, size_t k) {
   return 2 * (double)k + 1;
 }
 
-/// Ax - b of some rows, column by column.
-static inline double lu_check(struct lu* lu) {
-  enum { kRows = 32 };
-  const size_t n = lu->n;
-  const size_t rows = n - lu->row < kRows ? n - lu->row : kRows;
-  const double* b = lu->original + n * n + lu->row;
-  const double* x = lu->matrix + n * n;
-  double left[kRows];
-  double sums[kRows];
-  for (size_t i = 0; i < rows; ++i) left[i] = -b[i];
-  memset(sums, 0, sizeof sums);
-  for (size_t k = 0; k < n; ++k) {
-    const double* column = lu->original + k * n + lu->row;
-    for (size_t i = 0; i < rows; ++i) {
-      left[i] += column[i] * x[k];
-      sums[i] += fabs(column[i]);
-    }
-  }
-  for (size_t i = 0; i < rows; ++i) {
-    // What is no number stays none; fmax would leave it out.
-    lu->off = isnan(left[i]) ? NAN : lu->off + fdim(fabs(left[i]), lu->off);
-    lu->rows_most = fmax(lu->rows_most, sums[i]);
-  }
-  lu->row += rows;
-  return 4 * (double)rows * (double)n;
+static inline void lu_begin_check(struct lu* lu) {
+  const double* b = lu->original + lu->n * lu->n;
+  for (size_t i = 0; i < lu->n; ++i) lu->off[i] = -b[i];
+  memset(lu->sums, 0, lu->n * sizeof *lu->sums);
 }
 
-/// max |Ax - b| / (eps (|A| |x| + |b|) n), each the largest of a row.
+/// What one column adds to Ax and to the sums. By columns, as all else: by rows an emulated CPU
+/// would look up a page for each few numbers, and its pace break.
+static inline double lu_check(struct lu* lu, size_t k) {
+  const double* column = lu->original + k * lu->n;
+  const double x = lu->matrix[lu->n * lu->n + k];
+  for (size_t i = 0; i < lu->n; ++i) {
+    lu->off[i] += column[i] * x;
+    lu->sums[i] += fabs(column[i]);
+  }
+  return 4 * (double)lu->n;
+}
+
+/// max |Ax - b| / (eps (|A| |x| + |b|) n), each the largest of a row; not a number if it can't be
+/// solved.
 static inline double lu_residual(const struct lu* lu) {
   const size_t n = lu->n;
+  double off_most = 0;
+  double rows_most = 0;
   double x_most = 0;
   double b_most = 0;
   for (size_t i = 0; i < n; ++i) {
+    if (isnan(lu->off[i])) return NAN;
+    off_most = fmax(off_most, fabs(lu->off[i]));
+    rows_most = fmax(rows_most, lu->sums[i]);
     x_most = fmax(x_most, fabs(lu->matrix[n * n + i]));
     b_most = fmax(b_most, fabs(lu->original[n * n + i]));
   }
-  return lu->off / (DBL_EPSILON * (lu->rows_most * x_most + b_most) * (double)n);
+  return off_most / (DBL_EPSILON * (rows_most * x_most + b_most) * (double)n);
 }
 
 /// The next piece of it. The operations that it took.
@@ -193,13 +193,11 @@ static inline uint64_t lu_work(struct lu* lu, double flops) {
         lu->owed -= lu_solve(lu, --lu->column);
         if (lu->column > 0) break;
         lu->stage = kLuCheck;
-        lu->row = 0;
-        lu->off = 0;
-        lu->rows_most = 0;
+        lu_begin_check(lu);
         break;
       case kLuCheck:
-        lu->owed -= lu_check(lu);
-        if (lu->row < lu->n) break;
+        lu->owed -= lu_check(lu, lu->column++);
+        if (lu->column < lu->n) break;
         // Negated, for what is not a number.
         if (!(lu_residual(lu) < kLuMostResidual)) ++wrong;
         lu_restart(lu);
