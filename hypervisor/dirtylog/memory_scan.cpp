@@ -1,7 +1,6 @@
 #include "hypervisor/dirtylog/memory_scan.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/kernel_abi.h"
+#include "orchestrator/core/thread_cpu.h"
 
 namespace mare::dirtylog {
 namespace {
@@ -176,15 +176,6 @@ std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint6
   return Sample{pack(std::span(content).first(have * kPage)), static_cast<double>(have * kPage)};
 }
 
-double thread_cpu_s() {
-  rusage used{};
-  getrusage(RUSAGE_THREAD, &used);
-  const auto seconds = [](const timeval& one) {
-    return static_cast<double>(one.tv_sec) + static_cast<double>(one.tv_usec) * 1e-6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 struct FreeStream {
   void operator()(ZSTD_CStream* stream) const noexcept { ZSTD_freeCStream(stream); }
 };
@@ -203,7 +194,7 @@ Packed pack(std::span<const std::byte> pages) {
   if (!stream || pages.empty() || ZSTD_isError(ZSTD_initCStream(stream.get(), 1))) return {};
   std::vector<std::byte> packed(ZSTD_compressBound(kPacketBytes));
   std::size_t left = 0;
-  const double began = thread_cpu_s();
+  const auto began = thread_cpu_time();
   for (std::size_t at = 0; at < pages.size(); at += kPacketBytes) {
     const auto packet = pages.subspan(at, std::min(kPacketBytes, pages.size() - at));
     ZSTD_inBuffer in{packet.data(), packet.size(), 0};
@@ -216,7 +207,7 @@ Packed pack(std::span<const std::byte> pages) {
     }
   }
   return {std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size())),
-          thread_cpu_s() - began};
+          Seconds{thread_cpu_time() - began}.count()};
 }
 
 Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat,

@@ -1,5 +1,5 @@
 // How fast a guest sweeps over its memory while it is sent. Its log, which told the period, is
-// closed by then, and an emulated guest beside a busy sender is a third slower than before.
+// closed by then, and was not exact (2.1 to 2.8 s of one guest); and who is sent may be slower.
 #pragma once
 
 #include <chrono>

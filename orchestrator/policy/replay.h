@@ -105,8 +105,8 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
-  const std::vector<double>* heat =
-      nullptr;  // MemoryProfile's; none: it writes all over its memory
+  /// MemoryProfile's; none: it writes all over its memory.
+  const std::vector<double>* heat = nullptr;
   /// Of a guest that sweeps, with a switch to match: where it is when the whole rounds are nearly
   /// over, and how far from the place that it is then held up for, or let go at (sweep.h), it is at
   /// their end. None: as it is in the mean.

@@ -18,7 +18,7 @@ constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
-constexpr int kDrawsWithoutLuck = 9;
+constexpr int kDrawsOfOtherEnd = 9;
 constexpr int kDrawsToChoose = 5;
 // Fewer draws than that against all others are chance.
 constexpr double kUnsureShare = 0.1;
@@ -341,7 +341,7 @@ std::optional<Replay> furthest_if_most(const Situation& situation, const ReplayI
                                        bool ends) {
   ReplayInput in = input;
   std::vector<Replay> replays;
-  for (int i = 0; i < kDrawsWithoutLuck; ++i) {
+  for (int i = 0; i < kDrawsOfOtherEnd; ++i) {
     in.seed = static_cast<std::uint64_t>(i) + 1;
     replays.push_back(replay(in, situation.costs));
   }
