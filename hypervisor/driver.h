@@ -336,6 +336,8 @@ class Announcer {
   /// Starts the repeated announcement of a MAC with its address and returns at once; the answer is
   /// the time at which the first frame was handed to the kernel.
   virtual Result<WallTime> announce(const MacAddress& mac, Ipv4Address ip) = 0;
+  /// One announcement and no more: who draws a VM's frames before it runs may have to let it go.
+  virtual Status announce_once(const MacAddress& mac, Ipv4Address ip) = 0;
   /// Frames sent for that MAC since its last announce().
   virtual int frames_sent(const MacAddress& mac) const = 0;
 };

@@ -48,6 +48,17 @@ Status check_ethernet(int fd, const std::string& interface) {
                     "name the bridge that the VMs are on");
 }
 
+Status check_subject(const Subject& subject) {
+  if (!subject.ip && !subject.ip6) {
+    return field_error("ip", "nothing to announce for " + subject.mac.text(),
+                       "give an IPv4 or IPv6 address");
+  }
+  if ((subject.mac.bytes[0] & 1U) != 0) {
+    return field_error("mac", subject.mac.text() + " is a group address and belongs to no VM");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Sender>> Sender::open(const std::string& interface, Schedule schedule,
@@ -92,14 +103,26 @@ Sender::~Sender() {
   ::close(fd_);
 }
 
+Status Sender::announce_once(const Subject& subject) const {
+  if (auto good = check_subject(subject); !good) return good;
+  Progress progress;
+  return begin(subject, progress);
+}
+
+/// The first round; some of its frames may have left with an error.
+Status Sender::begin(const Subject& subject, Progress& progress) const {
+  // Before the frames: whoever answers them must find the way to the VM.
+  auto forgotten = forget_learned(interface_, subject.mac);
+  progress.fdb_cleared = forgotten.ok() && forgotten.value();
+  if (!forgotten) {
+    // Without CAP_NET_ADMIN the switches still learn; only this bridge may hold an old entry.
+    log_.warn("netarp", forgotten.error().text());
+  }
+  return send_round(subject, progress);
+}
+
 Result<WallTime> Sender::announce(const Subject& subject) {
-  if (!subject.ip && !subject.ip6) {
-    return field_error("ip", "nothing to announce for " + subject.mac.text(),
-                       "give an IPv4 or IPv6 address");
-  }
-  if ((subject.mac.bytes[0] & 1U) != 0) {
-    return field_error("mac", subject.mac.text() + " is a group address and belongs to no VM");
-  }
+  if (auto good = check_subject(subject); !good) return good.error();
   {
     const std::lock_guard lock(mutex_);
     if (tasks_.count(subject.mac) == 0 && !make_room_locked()) {
@@ -110,14 +133,7 @@ Result<WallTime> Sender::announce(const Subject& subject) {
   }
   Task task{subject, MonotonicTime{0}, {}};
   clock_.sleep_for(schedule_.gaps.front());
-  // Before the frames: whoever answers them must find the way to the VM.
-  auto forgotten = forget_learned(interface_, subject.mac);
-  task.progress.fdb_cleared = forgotten.ok() && forgotten.value();
-  if (!forgotten) {
-    // Without CAP_NET_ADMIN the switches still learn; only this bridge may hold an old entry.
-    log_.warn("netarp", forgotten.error().text());
-  }
-  if (auto sent = send_round(subject, task.progress); !sent) {
+  if (auto sent = begin(subject, task.progress); !sent) {
     if (task.progress.frames == 0) return sent.error();
     task.progress.last_error = sent.error().text();
   }

@@ -59,6 +59,9 @@ class Sender {
   /// the same MAC it starts over. An error means that no frame left and none will.
   Result<WallTime> announce(const Subject& subject);
 
+  /// The first round alone, at once and not kept. Errors as of announce().
+  Status announce_once(const Subject& subject) const;
+
   /// What became of the MAC's latest announce(); nothing if there was none.
   std::optional<Progress> progress(const MacAddress& mac) const;
 
@@ -74,6 +77,7 @@ class Sender {
 
   Sender(int fd, std::string interface, Schedule schedule, Clock& clock, Log& log);
   void run();
+  Status begin(const Subject& subject, Progress& progress) const;
   Status send_round(const Subject& subject, Progress& progress) const;
   Status send_frame(std::span<const std::uint8_t> frame, unsigned index, Progress& progress) const;
   bool make_room_locked();

@@ -14,6 +14,9 @@ class NetAnnouncer final : public Announcer {
   Result<WallTime> announce(const MacAddress& mac, Ipv4Address ip) override {
     return sender_->announce({mac, ip, {}});
   }
+  Status announce_once(const MacAddress& mac, Ipv4Address ip) override {
+    return sender_->announce_once({mac, ip, {}});
+  }
   int frames_sent(const MacAddress& mac) const override {
     const auto progress = sender_->progress(mac);
     return progress ? progress->frames : 0;
@@ -27,6 +30,7 @@ class NetAnnouncer final : public Announcer {
 class SilentAnnouncer final : public Announcer {
  public:
   Result<WallTime> announce(const MacAddress&, Ipv4Address) override { return WallTime{0}; }
+  Status announce_once(const MacAddress&, Ipv4Address) override { return ok_status(); }
   int frames_sent(const MacAddress&) const override { return 0; }
 };
 

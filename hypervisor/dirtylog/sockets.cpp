@@ -28,9 +28,10 @@ std::string without_brackets(const std::string& host) {
   return in ? host.substr(1, host.size() - 2) : host;
 }
 
-Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags) {
+Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags,
+                          int type = SOCK_STREAM) {
   addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_socktype = type;
   hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
   const int failed =
@@ -40,8 +41,8 @@ Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags
 }
 
 Fd make_socket(const addrinfo& address) {
-  return Fd{
-      socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol)};
+  return Fd{socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                   address.ai_protocol)};
 }
 
 std::uint16_t port_of(int fd) {
@@ -64,6 +65,25 @@ Result<Fd> listen_on(const std::string& address, std::uint16_t& port) {
     return fd;
   }
   return make_error(Code::Unavailable, system_text("can't listen on " + address));
+}
+
+Result<Fd> datagrams_at(const std::string& address, std::uint16_t& port) {
+  auto list = resolve(address, 0, AI_PASSIVE, SOCK_DGRAM);
+  if (!list) return list.error();
+  Fd fd = make_socket(**list);
+  if (fd && bind(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0) {
+    port = port_of(fd.get());
+    return fd;
+  }
+  return make_error(Code::Unavailable, system_text("can't take datagrams on " + address));
+}
+
+Result<Fd> datagrams_to(const Endpoint& to) {
+  auto list = resolve(to.host, to.port, 0, SOCK_DGRAM);
+  if (!list) return list.error();
+  Fd fd = make_socket(**list);
+  if (fd && connect(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0) return fd;
+  return make_error(Code::Unavailable, system_text("no way to " + to.text()));
 }
 
 Result<Fd> connect_to(const Endpoint& to, Clock& clock, MonotonicTime deadline) {

@@ -1,4 +1,4 @@
-// Sockets with deadlines, for the link's two ends. Internal to this room.
+// Sockets with deadlines, for the link's two ends; and datagrams, for words between agents.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,10 @@ namespace mare::dirtylog {
 
 /// A listening socket on a free port of that address, and the port.
 Result<Fd> listen_on(const std::string& address, std::uint16_t& port);
+/// A socket that takes datagrams on a free port of that address, and the port.
+Result<Fd> datagrams_at(const std::string& address, std::uint16_t& port);
+/// A socket whose datagrams go there.
+Result<Fd> datagrams_to(const Endpoint& to);
 Result<Fd> connect_to(const Endpoint& to, Clock& clock, MonotonicTime deadline);
 
 /// Until `fd` has `events`; false at the deadline, on an error, or when `stop` (if >= 0) is

@@ -125,6 +125,21 @@ void Arrivals::forget(const std::string& uuid) {
   std::filesystem::remove(path_of(uuid), ignored);
 }
 
+void Arrivals::on_standing_still(const std::string& uuid) {
+  Arrival arrival;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = arrivals_.find(uuid);
+    if (known == arrivals_.end() || !known->second.expected || known->second.drawn) return;
+    known->second.drawn = true;
+    arrival = known->second;
+  }
+  const auto sent = announcer_.announce_once(arrival.mac, arrival.ip);
+  log_.info("libvirt", "VM '" + arrival.key.id.value + "' stands still on its way here; " +
+                           (sent ? std::string("its frames come here now")
+                                 : "its frames are not drawn here: " + sent.error().text()));
+}
+
 void Arrivals::on_resumed(const std::string& uuid, WallTime at) {
   Arrival arrival;
   {

@@ -23,6 +23,7 @@ struct Arrival {
   Ipv4Address ip;
   WallTime prepared_at{0};
   bool expected = false;  // prepared, and has not run here yet
+  bool drawn = false;     // what is sent to it comes here already
   WallTime resumed_at{0};
   WallTime announced_at{0};
 };
@@ -44,6 +45,10 @@ class Arrivals {
   std::vector<Arrival> all_expected() const;
   void forget(const std::string& uuid);
 
+  /// Its source says that it stands still: from now on what is sent to it comes here, and waits for
+  /// it. Nothing if it is not expected, or runs already.
+  /// Said twice it is done once.
+  void on_standing_still(const std::string& uuid);
   /// The copy runs: announces it if it was expected. `at` 0: it did so while nobody looked.
   void on_resumed(const std::string& uuid, WallTime at);
   Status announce(const VmSpec& vm);

@@ -22,6 +22,7 @@
 #include "hypervisor/libvirt/sending.h"
 #include "hypervisor/libvirt/standbys.h"
 #include "hypervisor/libvirt/starting.h"
+#include "hypervisor/libvirt/switch_notice.h"
 #include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/watching.h"
 
@@ -68,11 +69,14 @@ class LibvirtDriver final : public Driver {
             options_.dirty_log, options_.dirty_log_library,
             [this](const std::string& uuid) { return locate_vm(uuid); }, clock, log),
         sinks_(options_.migration_address, clock, log),
+        notices_(
+            options_.migration_address,
+            [this](const std::string& uuid) { arrivals_.on_standing_still(uuid); }, log),
         connection_(options_.uri, events(), log),
         admitting_(options_, overhead(), {connection_, admission_, standbys_, lease_},
                    [this] { return list(); }),
         starting_(options_, accelerated_, {connection_, consoles_, templates_, watching_}, clock),
-        outgoing_(connection_, clock, log),
+        outgoing_(connection_, announcer, clock, log),
         captures_(
             connection_, [this](const std::string& uuid) { watching_.watch(uuid); }, clock, log),
         lease_({{options_.state_dir + "/lease", pid_directory(options_.uri), options_.deadman_file},
@@ -677,14 +681,15 @@ class LibvirtDriver final : public Driver {
                       "VM '" + vm.id.value + "' waits for pages from the host that it came from");
   }
 
-  Route route(const VmSpec& vm) const {
+  Route route(const VmSpec& vm) {
     return {libvirt_uri_at(options_.migration_address),
             data_uri_at(options_.migration_address),
             options_.bridge,
             consoles_.path(vm.id),
             accelerated_,
             starting_.preloads(),
-            options_.migration_tls};
+            options_.migration_tls,
+            notices_.address()};
   }
 
   /// NotFound if that incarnation is not a domain here.
@@ -760,6 +765,7 @@ class LibvirtDriver final : public Driver {
   // Stopped before the others end, but it may hear of VMs until the connection is gone.
   Watching watching_;
   dirtylog::LinkSinks sinks_;
+  NoticeListener notices_;
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
   Admitting admitting_;

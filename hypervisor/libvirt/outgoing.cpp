@@ -18,8 +18,8 @@ Microseconds since(MonotonicTime began, MonotonicTime now) {
 
 }  // namespace
 
-Outgoing::Outgoing(Connection& connection, Clock& clock, Log& log)
-    : connection_(connection), shared_(std::make_shared<Shared>(clock, log)) {}
+Outgoing::Outgoing(Connection& connection, Announcer& announcer, Clock& clock, Log& log)
+    : connection_(connection), shared_(std::make_shared<Shared>(announcer, clock, log)) {}
 
 Outgoing::~Outgoing() {
   std::map<std::string, JobPtr> jobs;
@@ -238,6 +238,11 @@ void Outgoing::on_paused(const std::string& uuid) {
   const std::lock_guard lock(shared_->mutex);
   Job* job = running_locked(uuid);
   if (job == nullptr || job->paused) return;
+  if (job->notice) {
+    job->notice->send();
+    job->notice.reset();
+    job->noticed = true;
+  }
   job->paused = shared_->clock.now();
   job->status.holds = false;
   job->status.paused_at = shared_->clock.wall_now();

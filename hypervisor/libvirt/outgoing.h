@@ -23,6 +23,7 @@
 #include "hypervisor/libvirt/rounds.h"
 #include "hypervisor/libvirt/route.h"
 #include "hypervisor/libvirt/sweep_pace.h"
+#include "hypervisor/libvirt/switch_notice.h"
 #include "hypervisor/rate_control.h"
 
 namespace mare::libvirt {
@@ -38,7 +39,7 @@ constexpr BytesPerSecond kNoLimit{1e12};
 
 class Outgoing {
  public:
-  Outgoing(Connection& connection, Clock& clock, Log& log);
+  Outgoing(Connection& connection, Announcer& announcer, Clock& clock, Log& log);
   /// Does not stop migrations.
   ~Outgoing();
   Outgoing(const Outgoing&) = delete;
@@ -85,9 +86,11 @@ class Outgoing {
     std::optional<MonotonicTime> ended;
     std::optional<CompletedJob> figures;
     MonotonicTime figures_at{0};
-    bool cancel = false;   // asked for
-    bool calling = false;  // libvirt was asked to migrate: only an abort stops that
-    bool broken = false;   // in post-copy, and the call came back without an end
+    bool cancel = false;                 // asked for
+    bool calling = false;                // libvirt was asked to migrate: only an abort stops that
+    std::optional<NoticeSender> notice;  // from when the call began, until it was sent
+    bool noticed = false;                // the destination draws the VM's frames
+    bool broken = false;                 // in post-copy, and the call came back without an end
     bool starved = false;  // so says the domain; the call may still wait for the other side
     bool look_now = false;
     bool post_copy = false;                    // wanted, as soon as libvirt takes it
@@ -118,11 +121,13 @@ class Outgoing {
   using JobPtr = std::shared_ptr<Job>;
   /// What the threads share with this; `closed` once this is gone, clock and log with it.
   struct Shared {
-    Shared(Clock& with_clock, Log& with_log) : clock(with_clock), log(with_log) {}
+    Shared(Announcer& with_announcer, Clock& with_clock, Log& with_log)
+        : announcer(with_announcer), clock(with_clock), log(with_log) {}
     std::mutex mutex;
     std::condition_variable changed;
     bool closed = false;
     std::map<std::string, JobPtr> jobs;  // by uuid
+    Announcer& announcer;
     Clock& clock;
     Log& log;
   };
@@ -141,6 +146,8 @@ class Outgoing {
   static void call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& job,
                          virDomainPtr domain, const Status& done);
   static void wait_for_figures(Shared& shared, Job& job);
+  static void tell_destination(Shared& shared, Job& job);
+  static void draw_back(Shared& shared, Job& job, virDomainPtr domain);
   static void finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error);
   void sample(const JobPtr& job);
   std::optional<Chores> next_chores(const JobPtr& job);

@@ -120,6 +120,7 @@ void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
     if (!job->cancel) job->calling = true;
   }
   if (!job->calling) return finish(*shared, *job, OutgoingPhase::Cancelled, "cancelled");
+  tell_destination(*shared, *job);
   call_ended(shared, job, domain.get(), migrate(domain.get(), job->ticket, job->route));
 }
 
@@ -141,6 +142,7 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
         "libvirt", "post-copy of '" + job->ticket.vm.id.value + "' broke: " + done.error().message);
     return;
   }
+  draw_back(*shared, *job, domain);
   bool cancelled = done.error().code == Code::Cancelled;
   {
     // Of one that was told to end QEMU now and then says that its channel broke.
@@ -149,6 +151,36 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
   }
   finish(*shared, *job, cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
          done.error().message);
+}
+
+/// It is to hear when the VM stands still.
+void Outgoing::tell_destination(Shared& shared, Job& job) {
+  const auto address = NoticeAddress::parse(job.route.notice);
+  if (!address) return;
+  auto notice = NoticeSender::open(*address, job.ticket.vm.uuid);
+  const std::lock_guard lock(shared.mutex);
+  if (notice) {
+    job.notice.emplace(std::move(*notice));
+  } else if (!shared.closed) {
+    shared.log.warn("libvirt",
+                    "the destination of '" + job.ticket.vm.id.value +
+                        "' will not hear when it stands still: " + notice.error().text());
+  }
+}
+
+/// A VM that stays is announced anew: the destination drew its frames when it stood still. Only if
+/// it runs here, as one that does not may run there.
+void Outgoing::draw_back(Shared& shared, Job& job, virDomainPtr domain) {
+  int state = VIR_DOMAIN_NOSTATE;
+  const bool runs =
+      virDomainGetState(domain, &state, nullptr, 0) == 0 && state == VIR_DOMAIN_RUNNING;
+  const std::lock_guard lock(shared.mutex);
+  if (shared.closed || !runs || !job.noticed) return;
+  const VmSpec& vm = job.ticket.vm;
+  if (const auto sent = shared.announcer.announce(vm.mac, vm.ip); !sent) {
+    shared.log.warn("libvirt", "VM '" + vm.id.value +
+                                   "', which stays, is not announced: " + sent.error().text());
+  }
 }
 
 void Outgoing::wait_for_figures(Shared& shared, Job& job) {

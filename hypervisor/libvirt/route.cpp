@@ -6,7 +6,7 @@
 namespace mare::libvirt {
 namespace {
 
-constexpr std::string_view kKind = "libvirt-4";
+constexpr std::string_view kKind = "libvirt-5";
 constexpr char kBetween = '|';
 
 /// A path may hold anything: '|' and '%' are written as %7C and %25.
@@ -61,7 +61,7 @@ std::string Route::text() const {
   for (const auto& field :
        {libvirt_uri, data_uri, bridge, console, std::string(accelerated ? "kvm" : "tcg"),
         preloads.dirty_log, std::string(tls ? "tls" : "plain"), preloads.deadman,
-        preloads.deadman_file}) {
+        preloads.deadman_file, notice}) {
     out += kBetween + encode(field);
   }
   return out;
@@ -69,16 +69,16 @@ std::string Route::text() const {
 
 Result<Route> Route::parse(const std::string& text) {
   const auto fields = fields_of(text);
-  const bool good = fields.size() == 10 && fields[0] == kKind && !fields[1].empty() &&
+  const bool good = fields.size() == 11 && fields[0] == kKind && !fields[1].empty() &&
                     !fields[2].empty() && (fields[5] == "kvm" || fields[5] == "tcg") &&
                     (fields[7] == "tls" || fields[7] == "plain");
   if (!good) {
     return make_error(Code::InvalidArgument, "'" + text + "' is not an endpoint of a libvirt host",
                       "both ends of a migration must be of the same kind and version");
   }
-  return Route{fields[1],         fields[2],          fields[3],
-               fields[4],         fields[5] == "kvm", {fields[6], fields[8], fields[9]},
-               fields[7] == "tls"};
+  return Route{fields[1],          fields[2],          fields[3],
+               fields[4],          fields[5] == "kvm", {fields[6], fields[8], fields[9]},
+               fields[7] == "tls", fields[10]};
 }
 
 std::string libvirt_uri_at(const std::string& address) {

@@ -17,6 +17,7 @@ struct Route {
   bool accelerated = false;  // KVM there; a guest can't change between KVM and emulation
   Preloads preloads = {};    // what QEMU is to load there
   bool tls = false;          // QEMU there takes encrypted pages only
+  std::string notice = {};   // where it hears that the VM stands still (NoticeAddress); "": nowhere
 
   std::string text() const;
   /// InvalidArgument for what text() did not write.

@@ -60,7 +60,6 @@ struct HypervisorCosts {
   // Bytes/s that the destination puts in their places: over 10 Gbit/s 157 MB and the end below took
   // 0.39 s, so 400e6 to 800e6.
   double post_copy_rate = 600e6;
-  double retry_s = 0.22;              // TCP's first time-out on a short way
   double post_copy_switch_s = 0.026;  // as switch_s
   // Wait in buffers, before the devices' state: so 8 moves over 100 Mbit/s and 5 over 1 Gbit/s
   // stood still for 102 and 33 ms in the median. A hybrid one switches after a look at the log, in
@@ -86,11 +85,10 @@ struct HypervisorCosts {
   // CPU time that an emulated CPU takes then for the same work, by what it took before: 0.083 of a
   // CPU became 0.11, 0.14 became 0.19. A throttled one feels that.
   double emulated_inflation = 1.3;
-  // CPU time that the destination's emulator takes to translate the guest's code anew: guests of a
-  // tenth of a core were silent for 0.5 to 0.8 s after 0.05 s of downtime, and moves over 1 Gbit/s,
-  // of 1.4 to 2.3 s, cost guests of a quarter of a core 0.6 to 0.9 s beyond it (median by
-  // strategy).
-  double emulated_warm_up_s = 0.15;
+  // CPU time that the destination's emulator takes to translate the guest's code anew. Jobs of one
+  // rank on a quarter of a core lost 0.45 s beyond the downtime of a pre-copy over 1 Gbit/s and
+  // 0.53 beyond that of a stop (medians of 8 each), those of three and four ranks 0.2 and 0.3 s.
+  double emulated_warm_up_s = 0.12;
 };
 
 struct ReplayInput {

@@ -445,16 +445,6 @@ HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts cost
   return costs;
 }
 
-double retry_wait_s(double stop_s, const HypervisorCosts& costs) {
-  if (stop_s < costs.retry_s) return 0;
-  double next = costs.retry_s;
-  for (double wait = costs.retry_s; next < stop_s;) {
-    wait *= 2;
-    next += wait;
-  }
-  return next - stop_s;
-}
-
 double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
   const double busy = std::clamp(profile.busy_cpus, 0.0, std::min(1.0, profile.host_cpus));
   return costs.set_up_s + costs.start_busy_s * busy;
@@ -467,10 +457,7 @@ double added_job_time(const Situation& situation, const Replay& replay) {
   const double cold = profile.emulated && !replay.cancelled
                           ? situation.costs.emulated_warm_up_s / most_share(situation.input)
                           : 0;
-  const bool others = situation.input.job && situation.input.job->ranks > 1;
-  const double unheard = others ? retry_wait_s(replay.downtime_s, situation.costs) : 0;
-  return tightness *
-         (replay.downtime_s + unheard + slowed + replay.held_s + replay.faulted_s + cold);
+  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s + cold);
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {

@@ -24,11 +24,6 @@ struct Situation {
 /// With the rates at which the VM's host packs its memory, where they were seen.
 HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs);
 
-/// How long after a stop of `stop_s` the other ranks of a job hear from the one that stood still,
-/// if they had sent it something: TCP sends that again after a time-out, which is twice as long
-/// each time (RFC 6298, 5.5). 0 for one within the first.
-double retry_wait_s(double stop_s, const HypervisorCosts& costs = {});
-
 /// Seconds until the first page goes out, as far as that is known without past moves. Of the
 /// source's CPUs it is known how many are busy; the destination's are taken to be like them.
 double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs = {});

@@ -124,6 +124,16 @@ class ByHand:
         told = subprocess.run(self._virsh(destination, "domjobinfo", "--completed", vm), check=False, capture_output=True, text=True).stdout
         return Move(begun, ended, process.returncode == 0, switched=switched_at, figures=figures_in(told))
 
+    def halt(self, vm: str, host: str, seconds: float) -> tuple[Move, float]:
+        """Suspended for about so long and resumed where it is; and for how long it was."""
+        begun = time.time()
+        self.cluster.virsh(host, "suspend", vm)
+        still = time.time()
+        wait_until(lambda: time.time() > still + seconds, f"{vm} stands still for {seconds} s", period_s=0.01)
+        self.cluster.virsh(host, "resume", vm)
+        ended = time.time()
+        return Move(begun, ended, True), ended - still
+
     def _passes(self, host: str, vm: str) -> int:
         told = subprocess.run(self._virsh(host, "domjobinfo", vm), check=False, capture_output=True, text=True).stdout
         found = [line.split()[-1] for line in told.splitlines() if line.startswith("Iteration:")]

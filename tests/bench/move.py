@@ -3,7 +3,7 @@
 Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
 at half of the link's rate, 300 MB at rest), an LU factorisation as HPL does it, idle. Interleaved; each method moves the VM under the
 same running job, and it is brought back between two runs; in one more run it stays, for as long as all its memory would take
-on the wire. Each run is a row that is kept at once: with --json a bench that was stopped goes on where it was, with a mared
+on the wire, and in one it is halted for a moment and stays. Each run is a row that is kept at once: with --json a bench that was stopped goes on where it was, with a mared
 that has to learn anew.
 """
 
@@ -30,6 +30,10 @@ POOL = "move"
 MEMORY_MIB = 512
 GOODPUT = {"100mbit": 11.77e6, "1gbit": 117.7e6}  # 1448 of 1514 bytes of a frame, less acknowledgements
 VCPU_SHARE = 0.5
+#: The VM stands still for as long as by hand at its switch, and goes on in the same emulator: what its job loses beside that is
+#: not what it loses beside the downtime of a move.
+HALT = "halted"
+HALT_S = 0.3
 OURS = "mare"
 #: The VM stays where it is: what is "lost" then is what the measurement itself can't tell from nothing.
 NOTHING = "nothing"
@@ -141,6 +145,12 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
         move = stay(wire_s)
         row |= {"method": method, "total_time_s": move.ended - move.begun}
         lost = job.lost_s(move)
+    elif method == HALT:
+        cluster.kill_mared()
+        move, halted_s = hand.halt(job.vm, home, HALT_S)
+        row |= {"method": method, "downtime_s": halted_s, "total_time_s": move.ended - move.begun}
+        lost = job.lost_s(move)
+        cluster.start_mared()
     elif isinstance(method, str):
         move, record = by_mare(cluster, job, away)
         row |= {"method": method, "strategy": record["strategy"], "downtime_s": (record["downtime_ms"]["hypervisor"] or 0) / 1000,
@@ -167,7 +177,7 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
 def turns(chance: random.Random, repeat: int) -> list[tuple[str, Method | str]]:
     """Each method so often, by chance; with a name of its own for each of its turns."""
     methods: list[tuple[str, Method | str]] = [(f"{method if isinstance(method, str) else method.name} {turn + 1}", method)
-                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE, NOTHING)]
+                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE, NOTHING, HALT)]
     chance.shuffle(methods)
     return methods
 
@@ -253,6 +263,7 @@ def ratios(rows: list[Json]) -> list[Json]:
                       for key, method in (("checkpoint_restart_s", SAVE_RESTORE.name), ("nothing_s", NOTHING))}
             beside |= {"ours_vs_wire": vs_wire([row for row in rows if row["method"] == OURS], rate, case),
                        "best_vs_wire": vs_wire([row for row in rows if row["method"] != OURS], rate, case),
+                       "halted_beside_s": beside_downtime(rows, rate, case, HALT),
                        "ours_beside_downtime_s": beside_downtime(rows, rate, case, OURS),
                        "best_beside_downtime_s": beside_downtime(rows, rate, case, *(one.name for one in METHODS))}
             out.append({"rate": rate, "case": case, **beside, "ours_s": ours, "best_s": known[0], "median_s": statistics.median(known),

@@ -26,6 +26,7 @@ class CountingAnnouncer final : public Announcer {
     ++sent_[mac];
     return clock_.wall_now();
   }
+  Status announce_once(const MacAddress&, Ipv4Address) override { return ok_status(); }
   int frames_sent(const MacAddress& mac) const override {
     const std::lock_guard lock(mutex_);
     const auto known = sent_.find(mac);

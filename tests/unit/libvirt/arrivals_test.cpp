@@ -17,8 +17,14 @@ class Announced final : public Announcer {
     sent.emplace_back(mac, ip);
     return clock_.wall_now();
   }
+  Status announce_once(const MacAddress& mac, Ipv4Address ip) override {
+    if (refuses) return make_error(Code::Unavailable, "the bridge is gone");
+    once.emplace_back(mac, ip);
+    return ok_status();
+  }
   int frames_sent(const MacAddress&) const override { return static_cast<int>(sent.size()); }
   std::vector<std::pair<MacAddress, Ipv4Address>> sent;
+  std::vector<std::pair<MacAddress, Ipv4Address>> once;
   bool refuses = false;
 
  private:
@@ -67,6 +73,35 @@ TEST_F(ArrivalsTest, AnExpectedVmIsAnnouncedWhenItRunsAndOnlyThen) {
   EXPECT_FALSE(seen->expected);
   EXPECT_EQ(seen->resumed_at, clock_.wall_now());
   EXPECT_EQ(seen->announced_at, clock_.wall_now());
+  arrivals->on_resumed(uuid(), clock_.wall_now());
+  EXPECT_EQ(announcer_.sent.size(), 1U);
+}
+
+TEST_F(ArrivalsTest, FramesOfAVmThatStandsStillOnItsWayAreDrawnHereUntilItRuns) {
+  auto arrivals = agent();
+  arrivals->on_standing_still(uuid());
+  EXPECT_TRUE(announcer_.once.empty());  // nobody expects it
+  ASSERT_TRUE(arrivals->expect(ticket_).ok());
+  arrivals->on_standing_still(uuid());
+  arrivals->on_standing_still(uuid());
+  ASSERT_EQ(announcer_.once.size(), 1U);
+  EXPECT_EQ(announcer_.once[0].first, ticket_.vm.mac);
+  EXPECT_EQ(announcer_.once[0].second, ticket_.vm.ip);
+  EXPECT_TRUE(arrivals->expected(uuid()));
+  EXPECT_EQ(arrivals->find(uuid())->announced_at, WallTime{0});
+  arrivals->on_resumed(uuid(), clock_.wall_now());
+  EXPECT_EQ(announcer_.sent.size(), 1U);
+  arrivals->on_standing_still(uuid());  // a late one
+  EXPECT_EQ(announcer_.once.size(), 1U);
+}
+
+TEST_F(ArrivalsTest, AVmWhoseFramesCanNotBeDrawnIsStillAnnouncedWhenItRuns) {
+  auto arrivals = agent();
+  ASSERT_TRUE(arrivals->expect(ticket_).ok());
+  announcer_.refuses = true;
+  arrivals->on_standing_still(uuid());
+  EXPECT_NE(logged_.find("the bridge is gone"), std::string::npos);
+  announcer_.refuses = false;
   arrivals->on_resumed(uuid(), clock_.wall_now());
   EXPECT_EQ(announcer_.sent.size(), 1U);
 }

@@ -12,6 +12,7 @@ namespace {
 class NoAnnouncer final : public Announcer {
  public:
   Result<WallTime> announce(const MacAddress&, Ipv4Address) override { return WallTime{1}; }
+  Status announce_once(const MacAddress&, Ipv4Address) override { return ok_status(); }
   int frames_sent(const MacAddress&) const override { return 0; }
 };
 

@@ -12,7 +12,8 @@ TEST(Route, ComesBackAsItWasWritten) {
                     "/state/a|b%7Cc%/console/demo-0.log",
                     true,
                     {"/lib/a|b.so", "/lib/d.so", "/run/d%"},
-                    true};
+                    true,
+                    "10.77.0.12:40123/0123456789abcdef0123456789abcdef"};
   auto back = Route::parse(route.text());
   ASSERT_TRUE(back.ok()) << back.error().text();
   EXPECT_EQ(back->libvirt_uri, route.libvirt_uri);
@@ -22,6 +23,7 @@ TEST(Route, ComesBackAsItWasWritten) {
   EXPECT_EQ(back->accelerated, route.accelerated);
   EXPECT_EQ(back->preloads, route.preloads);
   EXPECT_TRUE(back->tls);
+  EXPECT_EQ(back->notice, route.notice);
   EXPECT_FALSE(Route::parse(Route{"a", "b", "c", "d"}.text())->tls);
 }
 

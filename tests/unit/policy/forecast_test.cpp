@@ -229,21 +229,6 @@ TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
   EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
 }
 
-TEST(Forecast, OtherRanksHearAgainWhenTcpTriesAgain) {
-  EXPECT_DOUBLE_EQ(retry_wait_s(0.1), 0);
-  // After 0.22 s, 0.66, 1.54, 3.3, 6.82, 13.86.
-  EXPECT_NEAR(retry_wait_s(0.3), 0.36, 1e-9);
-  EXPECT_NEAR(retry_wait_s(10), 3.86, 1e-9);
-  ForecastInput in = input(1 * kMega, 4 * kMega);
-  offer_only(in, {Strategy::StopAndCopy});
-  in.job = JobCoupling{};
-  const auto alone = of(forecast(in), Strategy::StopAndCopy);
-  in.job->ranks = 2;
-  const auto both = of(forecast(in), Strategy::StopAndCopy);
-  EXPECT_NEAR(both.added_job_time_s.value - alone.added_job_time_s.value,
-              retry_wait_s(alone.downtime_s.value), 0.01);
-}
-
 TEST(Forecast, ABusyHostBeginsLater) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   in.profile.host_cpus = 2;
