@@ -3,8 +3,8 @@
 Cases: a saturated writer (rewrites 400 MB at least twice as fast as the link carries), a half-rate writer (64 MB dirtied
 at half of the link's rate, 300 MB at rest), an LU factorisation as HPL does it, idle. Interleaved; each method moves the VM under the
 same running job, and it is brought back between two runs; in one more run it stays, for as long as all its memory would take
-on the wire, and in one it is halted for a moment and stays. Each run is a row that is kept at once: with --json a bench that was stopped goes on where it was, with a mared
-that has to learn anew.
+on the wire, and in one it is halted for a moment and stays. Each run is a row that is kept at once: with --json a bench that was
+stopped goes on where it was, with a mared that has to learn anew.
 """
 
 from __future__ import annotations
