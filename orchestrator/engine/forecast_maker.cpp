@@ -82,7 +82,8 @@ Result<std::optional<Rank>> rank_on(const store::Reader& reader, const Vm& vm) {
     if (!here || job.state != JobState::Running || job.command.empty()) continue;
     const auto& program = job.command.front();
     return std::optional<Rank>{
-        {{program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness}, job.started}};
+        {{program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness, job.id},
+         job.started}};
   }
   return std::optional<Rank>{};
 }
@@ -276,7 +277,10 @@ void ForecastMaker::compute(policy::ForecastInput input) {
         out.profile = *self->profile_;
         out.link = input.link;
         out.has_job = input.job.has_value();
-        if (input.job) out.program = input.job->program;
+        if (input.job) {
+          out.program = input.job->program;
+          out.job = input.job->id;
+        }
         out.strategies = verdict.strategies;
         out.choice = verdict.choice;
         out.sending = verdict.sending;

@@ -45,7 +45,10 @@ policy::ForecastInput input_of(const Forecast& forecast) {
   out.policy = forecast.policy;
   out.profile = forecast.profile;
   out.link = forecast.link;
-  if (forecast.has_job) out.job = policy::JobCoupling{forecast.program};
+  if (forecast.has_job) {
+    out.job = policy::JobCoupling{forecast.program};
+    out.job->id = forecast.job;
+  }
   return out;
 }
 
@@ -57,6 +60,7 @@ std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   out.source = forecast.source;
   out.destination = forecast.destination;
   out.program = forecast.program;
+  out.job = forecast.job;
   out.forecast = *said;
   out.link_goodput = forecast.link.goodput;
   out.total_time_s = forecast.outcome->total_time_s;

@@ -227,6 +227,7 @@ struct Forecast {
   LinkMeasurement link;
   bool has_job = false;  // a rank runs on the VM
   std::string program;   // of that job; "" without one
+  JobId job;             // "" without one, and of forecasts before it was kept
   std::vector<StrategyForecast> strategies;
   std::optional<Strategy> choice;          // none: do not move
   Sending sending;                         // of the choice

@@ -14,6 +14,10 @@ namespace {
 // Weight of what was known before, in moves.
 constexpr double kPriorMoves = 1.5;
 constexpr double kPriorSpreadMoves = 4;
+// The same against moves of one job: of 88 and 71 second moves in six runs of the bench, bytes
+// were off by 7.1% instead of 9.9 at the 95th percentile, added job time by 0.7% of the job's
+// length instead of 1.1. (Total time became worse by it, downtime neither.)
+constexpr double kPriorLikeMoves = 1;
 // The slope of time over the model's time needs moves of different sizes to be seen at all.
 constexpr double kPriorSlopeMoves = 4;
 constexpr double kOtherSize = 1.2;
@@ -173,6 +177,11 @@ bool same_link(const PastMove& move, const Place& place) {
   return !known || std::max(here, there) <= kSameLink * std::min(here, there);
 }
 
+/// Of the same job, over a link as fast, whatever the hosts.
+bool alike(const PastMove& move, const Place& place) {
+  return !place.job.value.empty() && move.job == place.job && same_link(move, place);
+}
+
 /// How near a past move is: over a link as fast, also between the same hosts, also of the same
 /// program.
 enum Nearness : int { kAny, kLink, kHosts, kProgram };
@@ -287,32 +296,52 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
   if (line) out.factor = slope_of(pairs);
   double known = 0;    // log of the factor, or the offset in the prior's widths,
   double known_s = 0;  // and as it is
-  const auto weigh = [&](const std::vector<Pair>& from, Nearness level, double slope) {
-    std::vector<std::pair<double, double>> off;
-    std::vector<std::pair<double, double>> off_s;
+  struct Off {
+    std::vector<std::pair<double, double>> widths;  // and the weight of each
+    std::vector<std::pair<double, double>> seconds;
     double n = 0;
+    double most = 0;  // is believed
+  };
+  const auto off_of = [&](const std::vector<Pair>& from, double slope, const auto& counts) {
+    Off all;
     for (const auto& pair : from) {
-      if (nearness(*pair.move, place) < level) continue;
+      if (!counts(*pair.move)) continue;
       const double one =
           factor ? std::log(std::clamp(pair.actual / pair.model, kLeastFactor, kMostFactor))
                  : (pair.actual - slope * pair.model) / width_of(prior, pair.model);
-      off.emplace_back(one, pair.weight);
-      off_s.emplace_back(pair.actual - slope * pair.model, pair.weight);
-      n += pair.weight;
+      all.widths.emplace_back(one, pair.weight);
+      all.seconds.emplace_back(pair.actual - slope * pair.model, pair.weight);
+      all.n += pair.weight;
     }
-    if (!(n > 0)) return;
+    all.most = kBelieved * all.n * (factor ? prior.relative : 1);
+    return all;
+  };
+  const auto weigh = [&](const std::vector<Pair>& from, Nearness level, double slope) {
+    Off off =
+        off_of(from, slope, [&](const PastMove& move) { return nearness(move, place) >= level; });
+    if (!(off.n > 0)) return;
     // What was known counts as so many moves of its own: one move that went wrong for a reason of
     // its own changes nothing, and two that agree do.
-    off.emplace_back(known, kPriorMoves);
-    const double most = kBelieved * n * (factor ? prior.relative : 1);
-    known = std::clamp(weighted_median(off), -most, most);
-    off_s.emplace_back(known_s, kPriorMoves);
-    known_s = weighted_median(off_s);
+    off.widths.emplace_back(known, kPriorMoves);
+    known = std::clamp(weighted_median(off.widths), -off.most, off.most);
+    off.seconds.emplace_back(known_s, kPriorMoves);
+    known_s = weighted_median(off.seconds);
   };
   // What was unsure of another strategy says nothing of this one.
   if (line || quantity == Quantity::AddedJobTime)
     weigh(sure_of(usable(past, place, quantity, true)), kAny, 1);
   for (const Nearness level : kFarToNear) weigh(pairs, level, out.factor);
+  if (quantity == Quantity::SentBytes || quantity == Quantity::AddedJobTime) {
+    const Off off =
+        off_of(pairs, out.factor, [&](const PastMove& move) { return alike(move, place); });
+    if (off.n > 0) {
+      // Two moves of one job differ by less than jobs do: one is believed half.
+      const double share = off.n / (off.n + kPriorLikeMoves);
+      const double alone = std::clamp(weighted_median(off.widths), -off.most, off.most);
+      known += share * (alone - known);
+      known_s += share * (weighted_median(off.seconds) - known_s);
+    }
+  }
   out.width = width_of(prior, model);
   if (factor) {
     out.factor = std::exp(known);

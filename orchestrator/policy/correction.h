@@ -38,6 +38,7 @@ struct Place {
   std::string program;
   double usual_set_up_s = 0;      // as the model counts it (usual_set_up_s())
   BytesPerSecond link_goodput{};  // 0: not known
+  JobId job = {};                 // "" where it is not known
 };
 
 /// What a set-up takes here: a factor on what the model counts, and what is left (1 standard
@@ -61,10 +62,12 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place);
 /// again on one machine and 1 s on another, both times); total time by what the set-up was seen to
 /// take, and the rest of it by a line, as ending a move takes as long for a small VM as for a large
 /// one. That part, and added job time, starts from the moves of all strategies but throttling (and
-/// post-copy). Offsets grow with the value as the prior's deviation does, so what a move over a
-/// slow link was off by is not added whole to one over a fast link; and a few moves are believed to
-/// be off by a few of those deviations only, one by itself by none. `model`: the model's value for
-/// the move to come.
+/// post-copy). At the end bytes and added job time go half of the way to what one move of the same
+/// job over a link as fast was off by, whatever its hosts, and further with more of them.
+/// Offsets grow with the value as the prior's deviation does, so what a move over a slow link was
+/// off by is not added whole to one over a fast link; and a few moves are believed to be off by a
+/// few of those deviations only, one by itself by none. `model`: the model's value for the move to
+/// come.
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model);
 

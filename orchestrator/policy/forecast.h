@@ -15,6 +15,7 @@ struct PastMove {
   HostId source;
   HostId destination;
   std::string program;  // of the job's rank; "" without a job
+  JobId job;            // "" where it is not known
   StrategyForecast forecast;
   BytesPerSecond link_goodput;  // as it was measured before the move
   double total_time_s = 0;
@@ -31,6 +32,7 @@ struct JobCoupling {
   int ranks = 1;
   /// Share of a rank's stall that the job feels: 1 when all wait for it (the usual MPI program).
   double tightness = 1;
+  JobId id = {};
 };
 
 /// A strategy that both hosts offer, or why they don't.

@@ -494,7 +494,8 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
                     strategy,
                     in.job ? in.job->program : "",
                     usual_set_up_s(in.profile, situation.costs),
-                    in.link.goodput};
+                    in.link.goodput,
+                    in.job ? in.job->id : JobId{}};
   const auto others =
       drawn.empty() ? replays_at_ends(situation, out.sending) : std::vector<Replay>{};
   const auto other_end =

@@ -355,6 +355,7 @@ Forecast read_forecast(Statement& row) {
   if (const std::string outcome = row.text(); !outcome.empty()) {
     out.outcome = forecast_outcome_from(object_from(outcome));
   }
+  out.job = JobId{row.text()};
   return out;
 }
 
@@ -375,6 +376,7 @@ void bind_row(Statement& to, const Forecast& forecast) {
   } else {
     to.bind_null();
   }
+  to.bind(forecast.job.value);
 }
 
 }  // namespace mare::store

@@ -175,8 +175,12 @@ ALTER TABLE job ADD COLUMN checkpoint_partner INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX job_with_partner ON job(state) WHERE checkpoint_partner = 1;
 )sql";
 
+constexpr const char* kVersion10 = R"sql(
+ALTER TABLE forecast ADD COLUMN job TEXT NOT NULL DEFAULT '';
+)sql";
+
 constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5,
-                            kVersion6, kVersion7, kVersion8, kVersion9};
+                            kVersion6, kVersion7, kVersion8, kVersion9, kVersion10};
 
 }  // namespace
 

@@ -138,6 +138,8 @@ TEST_F(ForecastTest, TheJobOnTheVmIsKnown) {
   const Forecast kept = forecast(ended.id);
   EXPECT_TRUE(kept.has_job);
   EXPECT_EQ(kept.program, "solver");
+  EXPECT_EQ(kept.job, asked.back().job->id);
+  EXPECT_FALSE(kept.job.value.empty());
 }
 
 TEST_F(ForecastTest, ALinkIsMeasuredOnceAMinuteForDryRunsAndAnewForMoves) {

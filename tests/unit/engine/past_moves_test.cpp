@@ -19,6 +19,7 @@ Forecast said() {
   out.source = HostId{"h1"};
   out.destination = HostId{"h2"};
   out.program = "migtest";
+  out.job = JobId{"job-7"};
   for (const auto strategy : {Strategy::PreCopy, Strategy::Compressed}) {
     StrategyForecast one;
     one.strategy = strategy;
@@ -72,6 +73,7 @@ TEST(PastMoves, AMoveIsHeldAgainstTheStrategyThatItTook) {
   EXPECT_EQ(move->forecast.strategy, Strategy::Compressed);
   EXPECT_DOUBLE_EQ(move->forecast.total_time_s.value, 2);
   EXPECT_EQ(move->program, "migtest");
+  EXPECT_EQ(move->job, JobId{"job-7"});
   EXPECT_EQ(move->source, HostId{"h1"});
   EXPECT_EQ(move->downtime_s, 0.09);
   EXPECT_EQ(move->set_up_s, std::nullopt);

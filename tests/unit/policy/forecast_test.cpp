@@ -557,6 +557,31 @@ TEST(Learning, WhatAJobLosesBesideAStopDoesNotGrowWithIt) {
   EXPECT_DOUBLE_EQ(learn(others, place, Quantity::AddedJobTime, 1.7).offset, 0) << "missing pages";
 }
 
+TEST(Learning, OneMoveOfTheSameJobIsBelievedHalfWhateverItsHosts) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  PastMove one = ten_seconds_longer(in);
+  one.job = JobId{"job-3"};
+  one.forecast.strategy = Strategy::PostCopy;
+  one.forecast.added_job_time_s = {5, 5, 5, 5};
+  one.added_job_time_s = 9;
+  one.forecast.sent_bytes = {1e8, 1e8, 1e8, 1e8};
+  one.sent_bytes = 1.05e8;
+  Place place{HostId{"h8"}, HostId{"h9"}, Strategy::PostCopy, one.program};
+  place.job = one.job;
+  const auto added = [&](const std::vector<PastMove>& past) {
+    return learn(past, place, Quantity::AddedJobTime, 5).offset;
+  };
+  EXPECT_NEAR(added({one}), 2, 1e-9);
+  EXPECT_NEAR(added({one, one}), 4, 1e-9) << "two agree";
+  EXPECT_NEAR(learn({one}, place, Quantity::SentBytes, 1e8).factor, std::sqrt(1.05), 1e-9);
+  place.job = JobId{"job-4"};
+  EXPECT_DOUBLE_EQ(added({one}), 0);
+  place.job = one.job;
+  place.link_goodput = BytesPerSecond{117e6};
+  one.link_goodput = BytesPerSecond{11.7e6};
+  EXPECT_DOUBLE_EQ(added({one}), 0) << "over another link";
+}
+
 /// Whose set-up took so much longer than usual, and nothing else did.
 PastMove with_set_up(const ForecastInput& in, double factor, double noise_s = 0) {
   PastMove out = ten_seconds_longer(in);

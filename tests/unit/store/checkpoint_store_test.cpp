@@ -163,6 +163,7 @@ TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
   ASSERT_EQ(sqlite3_open(file.c_str(), &raw), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(raw,
                          "DROP INDEX job_with_partner;"
+                         "ALTER TABLE forecast DROP COLUMN job;"
                          "ALTER TABLE job DROP COLUMN checkpoint_partner;"
                          "UPDATE checkpoint SET parts = "
                          "json_remove(parts, '$[0].partner', '$[1].partner');"

@@ -69,6 +69,7 @@ Forecast full_forecast(const std::string& id) {
   out.link = {BytesPerSecond{11.7e6}, Microseconds{400}, mebibytes(4)};
   out.has_job = true;
   out.program = "migtest";
+  out.job = JobId{"job-7"};
   StrategyForecast one;
   one.strategy = Strategy::PreCopy;
   one.offered = true;
@@ -157,6 +158,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(row->link.sent, written.link.sent);
     EXPECT_TRUE(row->has_job);
     EXPECT_EQ(row->program, "migtest");
+    EXPECT_EQ(row->job, JobId{"job-7"});
     EXPECT_EQ(row->strategies.size(), 2U);
     const auto& one = row->strategies.front();
     EXPECT_EQ(one.strategy, Strategy::PreCopy);
