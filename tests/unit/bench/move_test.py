@@ -18,7 +18,7 @@ from partial import Partial
 class Turns(unittest.TestCase):
     def test_each_method_has_as_many_as_asked_for(self) -> None:
         few, more = (dict(move.turns(random.Random(1), repeat)) for repeat in (1, 3))
-        self.assertEqual(len(few), len(move.METHODS) + 3)
+        self.assertEqual(len(few), len(move.METHODS) + 4)
         self.assertEqual(len(more), 3 * len(few))
         self.assertLess(few.keys(), more.keys())
         self.assertIn("mare 3", more)
@@ -64,6 +64,20 @@ class Stays(unittest.TestCase):
         self.assertEqual((row["method"], row["done"], row["total_time_s"], row["added_job_time_s"]), ("nothing", True, 5.0, 0.04))
         self.assertFalse(by_mare.called or hand.method_calls or cluster.migrate.called or cluster.kill_mared.called)
 
+    def test_one_that_is_halted_stays_as_well(self) -> None:
+        cluster, hand, job = mock.Mock(), mock.Mock(), mock.Mock(id="job-1")
+        cluster.get.return_value = {"state": "running"}
+        job.workload.name = "idle"
+        job.lost_s.return_value = 0.35
+        hand.halt.return_value = move.Move(100.0, 100.4, True), 0.33
+        with mock.patch.multiple(move, wait_until=mock.Mock()), mock.patch.object(move, "by_mare") as by_mare:
+            row = move.one_run(cluster, hand, job, "1gbit", move.HALT, "h1", "h2")
+        self.assertEqual((row["method"], row["done"], row["downtime_s"], row["added_job_time_s"]), ("halted", True, 0.33, 0.35))
+        self.assertAlmostEqual(move.beside_downtime([row], "1gbit", "idle", move.HALT) or 0, 0.02)
+        self.assertEqual([call[0] for call in hand.method_calls], ["halt"])
+        self.assertFalse(by_mare.called or cluster.migrate.called)
+        self.assertEqual(cluster.kill_mared.call_count, cluster.start_mared.call_count)
+
 
 class GoesOn(unittest.TestCase):
     def test_a_case_that_is_whole_needs_no_job(self) -> None:
@@ -74,7 +88,7 @@ class GoesOn(unittest.TestCase):
         def one_run(_cluster: object, _hand: object, job: mock.Mock, rate: str, method: object, _home: str, _away: str) -> move.Json:
             name = method if isinstance(method, str) else method.name  # type: ignore[attr-defined]
             runs.append((job.case, name))
-            if len(runs) == 9:
+            if len(runs) == 10:
                 raise AssertionError("stopped")
             return {"rate": rate, "case": job.case, "method": name, "done": True, "load": 1.0, "added_job_time_s": 1.0, "total_time_s": 10.0,
                     "downtime_s": 0.1, "bytes": 1e8, "strategy": "pre-copy"}
@@ -94,8 +108,8 @@ class GoesOn(unittest.TestCase):
                 run()
             found = run()
         self.assertEqual(jobs, ["idle", "half-rate", "half-rate"])
-        self.assertEqual(len(runs), 2 * (len(move.METHODS) + 3) + 1)
-        self.assertEqual(len({(row["case"], row["method"]) for row in found["results"]["rows"]}), 2 * (len(move.METHODS) + 3))
+        self.assertEqual(len(runs), 2 * (len(move.METHODS) + 4) + 1)
+        self.assertEqual(len({(row["case"], row["method"]) for row in found["results"]["rows"]}), 2 * (len(move.METHODS) + 4))
 
 
 if __name__ == "__main__":

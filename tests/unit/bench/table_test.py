@@ -55,7 +55,7 @@ def move_report() -> dict[str, Any]:
              "total_time_s": 10.0, "bytes": 1e8}
             for rate in ("100mbit", "1gbit") for case in ("idle", "saturated")
             for method, added in (("mare", 1.0), ("virsh", 4.0), ("virsh --postcopy", 2.0), ("virsh, paused", 8.0),
-                                  ("virsh save, copy, virsh restore", 9.0), ("nothing", 0.05))]
+                                  ("virsh save, copy, virsh restore", 9.0), ("nothing", 0.05), ("halted", 0.13))]
     return {"bench": "move", "commit": None, "machine": made.MACHINE,
             **move.results_of(rows, argparse.Namespace(seed=1), Caps(0.5))}
 
@@ -111,7 +111,7 @@ class Sections(unittest.TestCase):
     def test_move(self) -> None:
         rows = rows_under(tables.section(move_report()), "link")
         self.assertEqual(len(rows), 4)
-        self.assertEqual(rows[0], ["100mbit", "idle", "1.00", "2.00", "4.00", "9.00", "0.05", "0.50", "0.25", "1.18", "1.18", "0.90", "1.90"])
+        self.assertEqual(rows[0], ["100mbit", "idle", "1.00", "2.00", "4.00", "9.00", "0.05", "0.50", "0.25", "1.18", "1.18", "0.03", "0.90", "1.90"])
 
     def test_migtest(self) -> None:
         text = tables.section(made.migtest_report())
