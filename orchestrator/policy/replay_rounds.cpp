@@ -180,6 +180,7 @@ class Rounds {
   void force(LimitAction how);
   void stop_and_send_rest();
   void switch_to_post_copy();
+  double waited_for_pages(const PostCopyPhase& phase) const;
   void wait_for_sweep();
   double until_next_look(double wanted);
   double written_since_look();
@@ -519,6 +520,14 @@ void Rounds::wait_for_sweep() {
   out_.rounds.push_back({began, waited, sent, marked(), 0});
 }
 
+/// What was sent before the switch is there to be read.
+double Rounds::waited_for_pages(const PostCopyPhase& phase) const {
+  const double cold = cold_ * (1 - zero_share_);
+  if (!(cold > 0) || !(curve_.share() > 0)) return phase.faulted_s;
+  const double weight = costs_.read_weight * cold / (cold + hot_);
+  return (1 - weight) * phase.faulted_s + weight * costs_.read_wait * phase.duration_s;
+}
+
 void Rounds::switch_to_post_copy() {
   over_ = true;
   const double queue =
@@ -533,7 +542,7 @@ void Rounds::switch_to_post_copy() {
   const double duration =
       std::max(phase.duration_s, marked_s(in_.link_rate)) + costs_.post_copy_end_s;
   out_.rounds.push_back({now_, duration, wire + costs_.device_bytes, 0, 0});
-  out_.faulted_s = lost_in_sweep_.value_or(phase.faulted_s);
+  out_.faulted_s = lost_in_sweep_.value_or(waited_for_pages(phase));
   out_.sent_bytes += wire + costs_.device_bytes;
   now_ += duration;
   out_.total_time_s = now_;

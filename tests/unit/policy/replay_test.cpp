@@ -370,8 +370,15 @@ TEST(Replay, PostCopySwitchesAtOnceAndWaitsForPages) {
   // Only what was sent before the switch and written again goes twice.
   // That went at the full rate of the link.
   EXPECT_NEAR(out.total_time_s, 20 * kPageWire + 0.1 + 0.116 + costs.post_copy_end_s, 0.03);
+}
+
+TEST(Replay, AGuestThatWritesNothingWaitsInPostCopyForWhatItReads) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  EXPECT_DOUBLE_EQ(replay(input(idle, Strategy::PostCopy)).faulted_s, 0);
+  const HypervisorCosts costs;
+  const Replay out = replay(input(idle, Strategy::PostCopy), costs);
+  EXPECT_NEAR(out.faulted_s, costs.read_weight * costs.read_wait * 20 * kPageWire, 0.1);
+  // After a round it is there.
+  EXPECT_NEAR(replay(input(idle, Strategy::Hybrid), costs).faulted_s, 0, 1e-9);
 }
 
 TEST(Replay, AFaultedWorkingSetByHand) {
