@@ -30,7 +30,9 @@ class NetAnnouncer final : public Announcer {
 class SilentAnnouncer final : public Announcer {
  public:
   Result<WallTime> announce(const MacAddress&, Ipv4Address) override { return WallTime{0}; }
-  Status announce_once(const MacAddress&, Ipv4Address) override { return ok_status(); }
+  Status announce_once(const MacAddress&, Ipv4Address) override {
+    return make_error(Code::FailedPrecondition, "nothing is announced from here");
+  }
   int frames_sent(const MacAddress&) const override { return 0; }
 };
 

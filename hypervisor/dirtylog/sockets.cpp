@@ -28,8 +28,7 @@ std::string without_brackets(const std::string& host) {
   return in ? host.substr(1, host.size() - 2) : host;
 }
 
-Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags,
-                          int type = SOCK_STREAM) {
+Result<Addresses> resolve(const std::string& host, std::uint16_t port, int flags, int type) {
   addrinfo hints{};
   hints.ai_socktype = type;
   hints.ai_flags = flags | AI_NUMERICSERV;
@@ -53,29 +52,27 @@ std::uint16_t port_of(int fd) {
                                          : reinterpret_cast<sockaddr_in*>(&own)->sin_port);
 }
 
-}  // namespace
-
-Result<Fd> listen_on(const std::string& address, std::uint16_t& port) {
-  auto list = resolve(address, 0, AI_PASSIVE);
-  if (!list) return list.error();
-  Fd fd = make_socket(**list);
-  if (fd && bind(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0 &&
-      listen(fd.get(), 1) == 0) {
-    port = port_of(fd.get());
-    return fd;
-  }
-  return make_error(Code::Unavailable, system_text("can't listen on " + address));
-}
-
-Result<Fd> datagrams_at(const std::string& address, std::uint16_t& port) {
-  auto list = resolve(address, 0, AI_PASSIVE, SOCK_DGRAM);
+Result<Fd> bound(const std::string& address, int type, std::uint16_t& port) {
+  auto list = resolve(address, 0, AI_PASSIVE, type);
   if (!list) return list.error();
   Fd fd = make_socket(**list);
   if (fd && bind(fd.get(), (*list)->ai_addr, (*list)->ai_addrlen) == 0) {
     port = port_of(fd.get());
     return fd;
   }
-  return make_error(Code::Unavailable, system_text("can't take datagrams on " + address));
+  return make_error(Code::Unavailable, system_text("can't listen on " + address));
+}
+
+}  // namespace
+
+Result<Fd> listen_on(const std::string& address, std::uint16_t& port) {
+  Result<Fd> fd = bound(address, SOCK_STREAM, port);
+  if (fd && listen(fd->get(), 1) == 0) return fd;
+  return fd ? make_error(Code::Unavailable, system_text("can't listen on " + address)) : fd.error();
+}
+
+Result<Fd> datagrams_at(const std::string& address, std::uint16_t& port) {
+  return bound(address, SOCK_DGRAM, port);
 }
 
 Result<Fd> datagrams_to(const Endpoint& to) {
@@ -87,7 +84,7 @@ Result<Fd> datagrams_to(const Endpoint& to) {
 }
 
 Result<Fd> connect_to(const Endpoint& to, Clock& clock, MonotonicTime deadline) {
-  auto list = resolve(to.host, to.port, 0);
+  auto list = resolve(to.host, to.port, 0, SOCK_STREAM);
   if (!list) return list.error();
   Fd fd = make_socket(**list);
   const std::string what = "no connection to " + to.text();

@@ -46,8 +46,7 @@ class Arrivals {
   void forget(const std::string& uuid);
 
   /// Its source says that it stands still: from now on what is sent to it comes here, and waits for
-  /// it. Nothing if it is not expected, or runs already.
-  /// Said twice it is done once.
+  /// it. Nothing if it is not expected, runs already, or was said to stand still before.
   void on_standing_still(const std::string& uuid);
   /// The copy runs: announces it if it was expected. `at` 0: it did so while nobody looked.
   void on_resumed(const std::string& uuid, WallTime at);

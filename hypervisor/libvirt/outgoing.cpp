@@ -238,11 +238,7 @@ void Outgoing::on_paused(const std::string& uuid) {
   const std::lock_guard lock(shared_->mutex);
   Job* job = running_locked(uuid);
   if (job == nullptr || job->paused) return;
-  if (job->notice) {
-    job->notice->send();
-    job->notice.reset();
-    job->noticed = true;
-  }
+  if (job->notice) job->notice->send();
   job->paused = shared_->clock.now();
   job->status.holds = false;
   job->status.paused_at = shared_->clock.wall_now();

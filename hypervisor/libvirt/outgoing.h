@@ -88,8 +88,7 @@ class Outgoing {
     MonotonicTime figures_at{0};
     bool cancel = false;                 // asked for
     bool calling = false;                // libvirt was asked to migrate: only an abort stops that
-    std::optional<NoticeSender> notice;  // from when the call began, until it was sent
-    bool noticed = false;                // the destination draws the VM's frames
+    std::optional<NoticeSender> notice;  // sent when the VM stands still
     bool broken = false;                 // in post-copy, and the call came back without an end
     bool starved = false;  // so says the domain; the call may still wait for the other side
     bool look_now = false;
@@ -146,7 +145,7 @@ class Outgoing {
   static void call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& job,
                          virDomainPtr domain, const Status& done);
   static void wait_for_figures(Shared& shared, Job& job);
-  static void tell_destination(Shared& shared, Job& job);
+  static void open_notice(Shared& shared, Job& job);
   static void draw_back(Shared& shared, Job& job, virDomainPtr domain);
   static void finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error);
   void sample(const JobPtr& job);

@@ -120,7 +120,7 @@ void Outgoing::call(const std::shared_ptr<Shared>& shared, const JobPtr& job,
     if (!job->cancel) job->calling = true;
   }
   if (!job->calling) return finish(*shared, *job, OutgoingPhase::Cancelled, "cancelled");
-  tell_destination(*shared, *job);
+  open_notice(*shared, *job);
   call_ended(shared, job, domain.get(), migrate(domain.get(), job->ticket, job->route));
 }
 
@@ -153,8 +153,8 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
          done.error().message);
 }
 
-/// It is to hear when the VM stands still.
-void Outgoing::tell_destination(Shared& shared, Job& job) {
+/// The destination is to hear when the VM stands still.
+void Outgoing::open_notice(Shared& shared, Job& job) {
   const auto address = NoticeAddress::parse(job.route.notice);
   if (!address) return;
   auto notice = NoticeSender::open(*address, job.ticket.vm.uuid);
@@ -175,7 +175,7 @@ void Outgoing::draw_back(Shared& shared, Job& job, virDomainPtr domain) {
   const bool runs =
       virDomainGetState(domain, &state, nullptr, 0) == 0 && state == VIR_DOMAIN_RUNNING;
   const std::lock_guard lock(shared.mutex);
-  if (shared.closed || !runs || !job.noticed) return;
+  if (shared.closed || !runs || !job.paused || !job.notice) return;
   const VmSpec& vm = job.ticket.vm;
   if (const auto sent = shared.announcer.announce(vm.mac, vm.ip); !sent) {
     shared.log.warn("libvirt", "VM '" + vm.id.value +

@@ -17,20 +17,19 @@ import pathlib
 import re
 import socket
 import stat
-import struct
 import subprocess
 import threading
 import time
 import unittest
 from collections.abc import Iterator
 
+from lib import echo
 from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 
 POOL = "quiet"
 QEMU = pathlib.Path("/usr/bin/qemu-system-x86_64")
 PERIOD_S = 0.005
-ECHO_PORT = 7411
 # Long enough to tell a switch that does not know from one that is slow.
 CONTROL_SILENCE_S = 2.0
 # Where a guest gets a word in all the same, that try tells nothing.
@@ -43,7 +42,7 @@ class Peer:
     def __init__(self, ip: str) -> None:
         self.answers: list[float] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.connect((ip, ECHO_PORT))
+        self._socket.connect((ip, echo.PORT))
         self._socket.settimeout(PERIOD_S)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
@@ -55,13 +54,13 @@ class Peer:
             number += 1
             next_at = time.monotonic() + PERIOD_S
             try:
-                self._socket.send(b"MAREPING" + struct.pack(">Q", number))
+                self._socket.send(echo.question(number))
             except OSError:
                 pass  # no route for a moment: a question without an answer
             while (left := next_at - time.monotonic()) > 0:
                 self._socket.settimeout(left)
                 try:
-                    if self._socket.recv(64).startswith(b"MAREPONG"):
+                    if echo.answered(self._socket.recv(64)) is not None:
                         self.answers.append(time.monotonic())
                 except OSError:
                     pass
@@ -120,14 +119,7 @@ class AnnounceTest(unittest.TestCase):
         cls.vm = cls.cluster.ensure_pool(POOL, 1)[0]
         row = cls.cluster.get(f"vms/{cls.vm}")
         cls.mac, cls.ip = row["mac"], row["ip"]
-        cls.fix_neighbour()
-
-    @classmethod
-    def fix_neighbour(cls) -> None:
-        route = subprocess.run(["ip", "-o", "route", "get", cls.ip], capture_output=True, text=True, check=True).stdout.split()
-        device = route[route.index("dev") + 1]
-        subprocess.run(["ip", "neigh", "replace", cls.ip, "lladdr", cls.mac, "dev", device, "nud", "permanent"], check=True)
-        cls.addClassCleanup(subprocess.run, ["ip", "neigh", "del", cls.ip, "dev", device], check=False)
+        echo.fix_neighbour(cls, cls.ip, cls.mac)
 
     def setUp(self) -> None:
         self.agents: list["subprocess.Popen[bytes]"] = []
@@ -269,7 +261,7 @@ class AnnounceTest(unittest.TestCase):
         self.assertTrue(frames, "the capture saw nothing of the guest")
         first = frames[0]
         # Its first word is an answer only if a question found it, and nothing but the switch could have done that.
-        self.assertNotEqual(first.udp_source, str(ECHO_PORT), "something else told the switch: the control controls nothing")
+        self.assertNotEqual(first.udp_source, str(echo.PORT), "something else told the switch: the control controls nothing")
         if found:
             self.assertFalse(first.announces, f"somebody announced the VM: the control controls nothing: {first}")
         if not first.announces:
@@ -302,7 +294,7 @@ class AnnounceTest(unittest.TestCase):
         It speaks up by itself in most tries else: its NFS client, its router solicitations.
         """
         ip = ("-p", "IPv4", "--ip-proto")
-        others = ("--ip-sport", "!", str(ECHO_PORT))
+        others = ("--ip-sport", "!", str(echo.PORT))
         for rule in (("-p", "IPv6"), (*ip, "tcp", *others), (*ip, "udp", *others)):
             self.enterContext(self.dropped(host, *rule))
 

@@ -6,15 +6,13 @@ A stop-and-copy takes long enough to ask in the middle of it, once: nobody asks 
 from __future__ import annotations
 
 import socket
-import struct
-import subprocess
 import unittest
 
+from lib import echo
 from lib.cluster import Cluster
 from lib.waiting import wait_until
 
 POOL = "still"
-ECHO_PORT = 7411
 #: All that it takes to move a VM that stands still.
 PATIENCE_S = 90.0
 
@@ -28,11 +26,7 @@ class StandingStillTest(unittest.TestCase):
         cls.vm = cls.cluster.ensure_pool(POOL, 1)[0]
         row = cls.cluster.get(f"vms/{cls.vm}")
         cls.ip = row["ip"]
-        # A peer that had to ask first where the guest is would give up meanwhile.
-        route = subprocess.run(["ip", "-o", "route", "get", cls.ip], capture_output=True, text=True, check=True).stdout.split()
-        device = route[route.index("dev") + 1]
-        subprocess.run(["ip", "neigh", "replace", cls.ip, "lladdr", row["mac"], "dev", device, "nud", "permanent"], check=True)
-        cls.addClassCleanup(subprocess.run, ["ip", "neigh", "del", cls.ip, "dev", device], check=False)
+        echo.fix_neighbour(cls, cls.ip, row["mac"])
 
     def setUp(self) -> None:
         self.cluster.restore()
@@ -40,19 +34,17 @@ class StandingStillTest(unittest.TestCase):
         self.destination = self.cluster.another_host(self.source)
         self.peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.addCleanup(self.peer.close)
-        self.peer.connect((self.ip, ECHO_PORT))
+        self.peer.connect((self.ip, echo.PORT))
 
     def ask(self, number: int) -> None:
-        self.peer.send(b"MAREPING" + struct.pack(">Q", number))
+        self.peer.send(echo.question(number))
 
     def answer(self, patience_s: float) -> int | None:
         self.peer.settimeout(patience_s)
         try:
-            text = self.peer.recv(64)
+            return echo.answered(self.peer.recv(64))
         except socket.timeout:
             return None
-        self.assertTrue(text.startswith(b"MAREPONG"), text)
-        return int(struct.unpack(">Q", text[8:16])[0])
 
     def begin(self) -> str:
         """A move whose VM stands still; its operation."""

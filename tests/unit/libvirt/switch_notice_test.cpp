@@ -82,7 +82,7 @@ TEST_F(SwitchNoticeTest, WhereItCanNotListenNothingIsToldAndTheReasonOnce) {
   auto destination = listener("192.0.2.1");  // of nobody: RFC 5737
   EXPECT_EQ(destination->address(), "");
   EXPECT_EQ(destination->address(), "");
-  const std::string what = "can't take datagrams on 192.0.2.1";
+  const std::string what = "can't listen on 192.0.2.1";
   const auto first = logged_.find(what);
   ASSERT_NE(first, std::string::npos) << logged_;
   EXPECT_EQ(logged_.find(what, first + 1), std::string::npos);
