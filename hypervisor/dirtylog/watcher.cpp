@@ -95,6 +95,14 @@ void Watcher::watch(const std::string& uuid) {
   vms_.emplace(uuid, std::move(vm));
 }
 
+void Watcher::arrived(const std::string& uuid) {
+  watch(uuid);
+  const VmPtr vm = find(uuid);
+  if (!vm) return;
+  const std::lock_guard busy(vm->busy);
+  close_log(*vm, "it has just come", nanoseconds{0});
+}
+
 bool Watcher::back_off(const std::string& uuid) {
   const VmPtr vm = find(uuid);
   if (!vm) return false;

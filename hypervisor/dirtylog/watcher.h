@@ -48,6 +48,9 @@ class Watcher {
   /// A VM that runs here, or is about to: its log is opened at the next step, and again each second
   /// until it can be. A known one goes on.
   void watch(const std::string& uuid);
+  /// It has just come to run here, in a new process: as watch(), and a log that is open still is of
+  /// another process, which would be noticed at its next point only. What was seen stays.
+  void arrived(const std::string& uuid);
   /// It is about to be sent: its log is closed when this returns, and tried again a second later;
   /// `open` refuses while it is being sent, and from before this is called. What was seen stays.
   /// False: none was open.

@@ -549,7 +549,7 @@ class LibvirtDriver final : public Driver {
     out.resumed_by_migration = [this](const std::string& uuid) {
       arrivals_.on_resumed(uuid, clock_.wall_now());
       admission_.release(uuid);  // it is a domain now
-      watching_.watch(uuid);
+      watching_.arrived(uuid);
     };
     out.iteration = [this](const std::string& uuid, int iteration) {
       outgoing_.on_iteration(uuid, iteration);
@@ -739,7 +739,7 @@ class LibvirtDriver final : public Driver {
   Status made(const VmSpec& vm, const Status& tried) {
     admission_.release(vm.uuid);
     if (tried) {
-      watching_.watch(vm.uuid);
+      watching_.arrived(vm.uuid);
       return tried;
     }
     auto seen = observe(vm.key());

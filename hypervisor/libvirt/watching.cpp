@@ -144,6 +144,13 @@ void Watching::watch(const std::string& uuid) {
   if (thread_) thread_->wake();
 }
 
+void Watching::arrived(const std::string& uuid) {
+  if (!watches_) return;
+  watcher_.arrived(uuid);
+  const std::lock_guard lock(mutex_);
+  if (thread_) thread_->wake();
+}
+
 void Watching::watch_all(virConnectPtr connection) {
   virDomainPtr* raw = nullptr;
   const int count = virConnectListAllDomains(connection, &raw, VIR_CONNECT_LIST_DOMAINS_ACTIVE);

@@ -60,6 +60,8 @@ class Watching {
   /// neighbours in its template's file. Best effort: it costs memory on the books, no more.
   void prepare(const VmProcess& process) const;
   void watch(const std::string& uuid);
+  /// It has just come to run here: what is open of it is of a process that ended.
+  void arrived(const std::string& uuid);
   /// Every VM of ours on that libvirtd.
   void watch_all(virConnectPtr connection);
   void back_off(const std::string& uuid) { static_cast<void>(watcher_.back_off(uuid)); }

@@ -385,6 +385,20 @@ TEST_F(WatcherTest, AVmThatEndsIsForgottenUnlessItRunsAnew) {
   EXPECT_TRUE(watcher_.report("a")->not_watched.empty());
 }
 
+TEST_F(WatcherTest, AVmThatLeftAndCameBackBetweenTwoPointsIsWatchedInItsNewProcess) {
+  FakeVm& vm = vms_["a"];
+  watcher_.watch("a");
+  run(seconds{45});  // the next point is half a minute away
+  ASSERT_EQ(vm.opened, 1);
+  watcher_.arrived("a");
+  EXPECT_EQ(vm.closed, 1) << "the log of a process that ended is open still";
+  run(seconds{1});
+  EXPECT_EQ(vm.opened, 2);
+  EXPECT_GT(watcher_.look_anew("a"), milliseconds{0});
+  run(seconds{2});
+  EXPECT_EQ(cycles().size(), 7U) << "two before, its first second, three glances, and since";
+}
+
 TEST_F(WatcherTest, WhatCannotBeWatchedIsTriedRarely) {
   FakeVm& vm = vms_["a"];
   vm.open_error = make_error(Code::Unsupported, "no descriptor");
