@@ -12,6 +12,11 @@ constexpr std::size_t kMostBursts = 3;
 // other, one was 10% lower, the move after it 2%.
 constexpr double kAlike = 0.01;
 
+// So long it is believed to be as fast as it was seen to be, and by so much at most: beyond that it
+// has become another link.
+constexpr std::chrono::minutes kMostHolds{30};
+constexpr double kSameLink = 1.5;
+
 bool agree(const LinkMeasurement& one, const LinkMeasurement& other) {
   const double more = std::max(one.goodput.value, other.goodput.value);
   return std::abs(one.goodput.value - other.goodput.value) <= kAlike * more;
@@ -93,8 +98,15 @@ void LinkMeter::burst_over(const Result<LinkMeasurement>& link) {
   if (bursts_.empty()) return measured(link);
   const bool sure = confirmed();
   if (link && !sure && bursts_.size() < kMostBursts) return open_sink();
+  const BytesPerSecond most = most_of_bursts();
   auto bursts = std::exchange(bursts_, {});
-  measured(sure ? bursts.back() : middle(std::move(bursts)));
+  measured(sure ? bursts.back() : middle(std::move(bursts)), most);
+}
+
+BytesPerSecond LinkMeter::most_of_bursts() const {
+  BytesPerSecond out{};
+  for (const auto& burst : bursts_) out.value = std::max(out.value, burst.goodput.value);
+  return out;
 }
 
 /// Nothing is known of the link yet, or the last burst agrees with what is, or with one before it.
@@ -106,11 +118,25 @@ bool LinkMeter::confirmed() const {
                      [&](const auto& one) { return agree(one, last); });
 }
 
-void LinkMeter::measured(Result<LinkMeasurement> link) {
+void LinkMeter::keep(const Pair& pair, LinkMeasurement& link, BytesPerSecond most) {
+  const MonotonicTime now = context_.ports.clock.now();
+  Known& known = known_[pair];
+  const bool holds = now - known.most_at < kMostHolds && known.most.value > most.value &&
+                     known.most.value <= kSameLink * link.goodput.value;
+  if (!holds) {
+    known.most = most;
+    known.most_at = now;
+  }
+  link.unshared = known.most;
+  known.link = link;
+  known.at = now;
+}
+
+void LinkMeter::measured(Result<LinkMeasurement> link, BytesPerSecond most) {
   const Wanted wanted = std::move(waiting_.front());
   waiting_.pop_front();
   busy_ = false;
-  if (link) known_[wanted.pair] = {*link, context_.ports.clock.now()};
+  if (link) keep(wanted.pair, *link, most);
   wanted.then(std::move(link));
   if (!busy_) next();
 }

@@ -34,6 +34,8 @@ class LinkMeter : public std::enable_shared_from_this<LinkMeter> {
   struct Known {
     LinkMeasurement link;
     MonotonicTime at{0};
+    BytesPerSecond most{};  // that it was seen to carry
+    MonotonicTime most_at{0};
   };
   struct Wanted {
     Pair pair;
@@ -48,7 +50,9 @@ class LinkMeter : public std::enable_shared_from_this<LinkMeter> {
   void send_burst(const IncomingEndpoint& sink);
   void burst_over(const Result<LinkMeasurement>& link);
   bool confirmed() const;
-  void measured(Result<LinkMeasurement> link);
+  BytesPerSecond most_of_bursts() const;
+  void keep(const Pair& pair, LinkMeasurement& link, BytesPerSecond most);
+  void measured(Result<LinkMeasurement> link, BytesPerSecond most = {});
 
   Context& context_;
   std::map<Pair, Known> known_;

@@ -132,6 +132,9 @@ struct LinkMeasurement {
   BytesPerSecond goodput;
   Microseconds round_trip{0};
   Bytes sent;
+  /// The most that it was seen to carry lately, at least `goodput`: what a job's messages leave
+  /// free when they cease. 0: not known.
+  BytesPerSecond unshared{};
 };
 
 /// A value with the interval that is to hold it in 95 of 100 cases.

@@ -11,7 +11,8 @@
 namespace mare::policy {
 
 enum class Quantity { TotalTime, SentBytes, Downtime, AddedJobTime };
-inline constexpr std::array kQuantities{Quantity::TotalTime, Quantity::SentBytes,
+/// In the order in which they can be corrected: time goes by bytes, added job time by downtime.
+inline constexpr std::array kQuantities{Quantity::SentBytes, Quantity::TotalTime,
                                         Quantity::Downtime, Quantity::AddedJobTime};
 
 const Estimate& estimate_of(const StrategyForecast& forecast, Quantity quantity);
@@ -60,16 +61,21 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place);
 /// a switch costs beside its pages does not grow with them), of a paused one by a factor; added job
 /// time by an offset (a job that stood still for 1.5 or for 15 s took 0.2 s to come to its pace
 /// again on one machine and 1 s on another, both times); total time by what the set-up was seen to
-/// take, and the rest of it by a line, as ending a move takes as long for a small VM as for a large
-/// one. That part, and added job time, starts from the moves of all strategies but throttling (and
-/// post-copy). At the end bytes and added job time go half of the way to what one move of the same
-/// job over a link as fast was off by, whatever its hosts, and further with more of them.
-/// Offsets grow with the value as the prior's deviation does, so what a move over a slow link was
-/// off by is not added whole to one over a fast link; and a few moves are believed to be off by a
-/// few of those deviations only, one of another job by none. `model`: the model's value for the
-/// move to come.
+/// take, and the rest of it, without what bytes more or fewer than the model's took on the link, by
+/// a line, as ending a move takes as long for a small VM as for a large one. That part, and added
+/// job time, starts from the moves of all strategies but throttling (and post-copy). At the end
+/// bytes and added job time go half of the way to what one move of the same job over a link as fast
+/// was off by, whatever its hosts, and further with more of them. Offsets grow with the value as
+/// the prior's deviation does, so what a move over a slow link was off by is not added whole to one
+/// over a fast link; and a few moves are believed to be off by a few of those deviations only, one
+/// of another job by none. `model`: the model's value for the move to come.
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model);
+
+/// Of total time, which is learned beside its bytes: with what those of `bytes` that the model did
+/// not count take on the link, and with how far they are unsure.
+Correction with_bytes(Correction time, const Correction& of_bytes, const Estimate& bytes,
+                      BytesPerSecond link_goodput);
 
 /// `low` and `high`: what the model says at the ends of the cycles' range.
 Estimate apply(const Correction& correction, double model, double low, double high);

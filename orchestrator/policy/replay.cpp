@@ -11,8 +11,10 @@ namespace {
 // Of the phase: so long a wait is looked at as one.
 constexpr double kWaitPiece = 1.0 / 200;
 
-double live_rate(const ReplayInput& input) {
-  return std::min(input.link_rate, input.rate_limit.value_or(input.link_rate));
+/// Of a VM that stands still all along.
+double still_rate(const ReplayInput& input) {
+  const double link = input.link_rate * input.still_gain;
+  return std::min(link, input.rate_limit.value_or(link));
 }
 
 /// All pages once, with their headers.
@@ -25,8 +27,9 @@ double wire_of_memory(const ReplayInput& input, const HypervisorCosts& costs) {
 Replay stop_and_copy(const ReplayInput& input, const HypervisorCosts& costs) {
   Replay out;
   const double wire = wire_of_memory(input, costs);
-  const double pages_s = wire / live_rate(input) + input.zero_bytes / costs.zero_scan_rate;
-  out.downtime_s = pages_s + costs.switch_s + costs.device_bytes / input.link_rate;
+  const double pages_s = wire / still_rate(input) + input.zero_bytes / costs.zero_scan_rate;
+  const double device_s = costs.device_bytes / (input.link_rate * input.still_gain);
+  out.downtime_s = pages_s + costs.switch_s + device_s;
   out.total_time_s = costs.set_up_s + out.downtime_s;
   out.sent_bytes = wire + costs.device_bytes;
   out.rounds = {{costs.set_up_s, out.downtime_s, out.sent_bytes, 0, 0}};
@@ -140,7 +143,7 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
 }
 
 Replay replay(const ReplayInput& input, const HypervisorCosts& costs) {
-  if (!(live_rate(input) > 0) || input.curve == nullptr) {
+  if (!(still_rate(input) > 0) || input.curve == nullptr) {
     Replay out;
     out.converges = false;
     return out;

@@ -130,6 +130,8 @@ struct ReplayInput {
   double awake_share = 0;
   double slowdown = 0;   // of its progress while pages are sent before the switch, 0 to 1
   double link_rate = 0;  // bytes/s
+  // Of that, while the VM stands still: its job, which waits for it, sends nothing. At least 1.
+  double still_gain = 1;
   double round_trip_s = 0;
   std::optional<double> rate_limit;              // bytes/s, until the switch
   double downtime_limit_s = 0.3;                 // as the hypervisor is told

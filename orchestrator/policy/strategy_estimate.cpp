@@ -33,8 +33,8 @@ constexpr int kSweepEnds = 8;
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{30}};
 
-double tightness_of(const Situation& situation) {
-  return situation.input.job ? std::clamp(situation.input.job->tightness, 0.0, 1.0) : 1;
+double tightness_of(const ForecastInput& input) {
+  return input.job ? std::clamp(input.job->tightness, 0.0, 1.0) : 1;
 }
 
 /// vCPU time a second that the guest gets when it wants all. Who rarely wants all is not seen to be
@@ -55,6 +55,13 @@ double awake_share(const Situation& situation) {
   const double period = std::chrono::duration<double>(profile.cpu_quota_period).count();
   return std::min(static_cast<double>(std::max(1, situation.input.vcpus)),
                   profile.cpu_quota * (1 + period / situation.costs.throttle_slice_s));
+}
+
+/// Whose job has one rank only sends nothing that would make room.
+double still_gain(const ForecastInput& input) {
+  if (!input.job || input.job->ranks < 2 || !(input.link.goodput.value > 0)) return 1;
+  const double gain = input.link.unshared.value / input.link.goodput.value;
+  return 1 + tightness_of(input) * std::max(0.0, gain - 1);
 }
 
 /// Of the guest's progress, by pages being sent. One that computes half of the time that it may
@@ -87,6 +94,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.awake_share = awake_share(situation);
   out.slowdown = slowdown_of(situation, 0);
   out.link_rate = in.link.goodput.value;
+  out.still_gain = still_gain(in);
   out.round_trip_s = std::chrono::duration<double>(in.link.round_trip).count();
   if (in.policy.bandwidth_limit && in.policy.bandwidth_limit->value > 0) {
     out.rate_limit = in.policy.bandwidth_limit->value;
@@ -451,7 +459,7 @@ double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs
 }
 
 double added_job_time(const Situation& situation, const Replay& replay) {
-  const double tightness = tightness_of(situation);
+  const double tightness = tightness_of(situation.input);
   const double slowed = slowdown_of(situation, replay.crowded) * replay.live_s;
   const MemoryProfile& profile = situation.input.profile;
   const double cold = profile.emulated && !replay.cancelled
@@ -508,6 +516,7 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
     out.forecast.end_unsure = share != (out.replay.converges ? 1.0 : 0.0);
   }
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;
+  Correction bytes;
   Correction downtime;
   for (const Quantity quantity : kQuantities) {
     Ends ends = drawn.empty()
@@ -520,10 +529,14 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
       ends.high = std::max(ends.high, other);
     }
     Correction correction = learn(in.past, place, quantity, ends.middle);
+    if (quantity == Quantity::SentBytes) bytes = correction;
     if (quantity == Quantity::Downtime) downtime = correction;
+    if (quantity == Quantity::TotalTime) {
+      correction = with_bytes(correction, bytes, out.forecast.sent_bytes, in.link.goodput);
+    }
     // Nobody has told yet what such moves cost their jobs; but standing still costs them all of it.
     if (quantity == Quantity::AddedJobTime && correction.moves == 0) {
-      correction.offset = tightness_of(situation) * downtime.offset;
+      correction.offset = tightness_of(situation.input) * downtime.offset;
     }
     slot(out.forecast, quantity) =
         widened(apply(correction, ends.middle, ends.low, ends.high), width);

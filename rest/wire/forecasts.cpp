@@ -102,7 +102,8 @@ Json to_json(const MemoryProfile& profile) {
 Json to_json(const LinkMeasurement& link) {
   return Json{{"goodput_bytes_per_s", link.goodput.value},
               {"round_trip_ms", to_ms(link.round_trip)},
-              {"sent_bytes", link.sent.count}};
+              {"sent_bytes", link.sent.count},
+              {"unshared_bytes_per_s", link.unshared.value}};
 }
 
 Json to_json(const Estimate& estimate) {

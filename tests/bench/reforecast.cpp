@@ -3,8 +3,9 @@
 // Every move that mared forecast is in its database with what was known before it and what came of
 // it. Each is forecast anew, oldest first, by the knobs that it was made with, and learned from
 // before the next. Prints one JSON object: for each quantity the errors of what was said then, of
-// the new forecast, and of the model without what was learned; and how long a forecast of all
-// strategies takes to compute, for each that was made there, with a move or without.
+// the new forecast, and of the model without what was learned; the rounds that the model plays
+// through; and how long a forecast of all strategies takes to compute, for each that was made
+// there, with a move or without.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,6 +31,7 @@ struct Moved {
   policy::PastMove said;   // on that day
   policy::PastMove anew;   // by today's models, corrected by those before it
   policy::PastMove alone;  // by today's models, uncorrected
+  policy::Replay replay;   // the middle one
 };
 
 void drop_correction(StrategyForecast& forecast) {
@@ -45,12 +47,14 @@ std::vector<Moved> forecast_anew(const std::vector<Forecast>& moves) {
   for (const auto& then : moves) {
     auto said = engine::past_move(then);
     if (!said) continue;
-    Moved row{then, *said, *said, *said};
+    Moved row{then, *said, *said, *said, {}};
     Sending sending = then.sending;
     sending.strategy = then.outcome->strategy;
     policy::ForecastInput input = engine::input_of(then);
     input.past = past;
-    row.anew.forecast = policy::estimate(policy::Situation(input), sending).forecast;
+    auto estimate = policy::estimate(policy::Situation(input), sending);
+    row.anew.forecast = estimate.forecast;
+    row.replay = std::move(estimate.replay);
     row.alone.forecast = row.anew.forecast;
     drop_correction(row.alone.forecast);
     past.push_back(row.anew);
@@ -88,6 +92,18 @@ nlohmann::json values_of(const Moved& row, policy::Quantity quantity) {
           {"model", anew.model}};
 }
 
+nlohmann::json rounds_of(const policy::Replay& replay) {
+  auto out = nlohmann::json::array();
+  for (const auto& round : replay.rounds) {
+    out.push_back({{"began_s", round.began_s},
+                   {"duration_s", round.duration_s},
+                   {"sent_bytes", round.sent_bytes},
+                   {"left_bytes", round.left_bytes},
+                   {"throttle", round.throttle}});
+  }
+  return out;
+}
+
 nlohmann::json row_of(const Moved& row) {
   return {{"operation", row.then.id.value},
           {"vm", row.then.vm.value},
@@ -99,7 +115,8 @@ nlohmann::json row_of(const Moved& row) {
           {"total_time_s", values_of(row, policy::Quantity::TotalTime)},
           {"sent_bytes", values_of(row, policy::Quantity::SentBytes)},
           {"downtime_s", values_of(row, policy::Quantity::Downtime)},
-          {"added_job_time_s", values_of(row, policy::Quantity::AddedJobTime)}};
+          {"added_job_time_s", values_of(row, policy::Quantity::AddedJobTime)},
+          {"rounds", rounds_of(row.replay)}};
 }
 
 /// Milliseconds of the whole table, as before any move.

@@ -167,6 +167,11 @@ TEST_F(ForecastTest, ABurstThatMeetsAMessageOfAJobIsMeasuredAgain) {
   EXPECT_DOUBLE_EQ(measured(), whole) << "one burst was believed";
   ASSERT_TRUE(world.cluster.crowd_link(from, to, 0.8, 2));
   EXPECT_DOUBLE_EQ(measured(), 0.8 * whole) << "two that agree were not believed";
+  EXPECT_DOUBLE_EQ(asked.back().link.unshared.value, whole) << "it was seen to carry more";
+  world.play(minutes{30});
+  ASSERT_TRUE(world.cluster.crowd_link(from, to, 0.8, 1));
+  EXPECT_DOUBLE_EQ(measured(), 0.8 * whole);
+  EXPECT_DOUBLE_EQ(asked.back().link.unshared.value, 0.8 * whole) << "that is long ago";
   EXPECT_DOUBLE_EQ(measured(), whole) << "the link is free again, and that was not noticed";
 }
 

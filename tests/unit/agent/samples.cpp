@@ -146,6 +146,7 @@ MemoryProfile full_profile() {
   return profile;
 }
 
+/// What is not shared of it nobody but mared can tell, from several.
 LinkMeasurement full_link() {
   return {BytesPerSecond{701.5}, Microseconds{702}, Bytes{703}};
 }
@@ -266,8 +267,9 @@ bool same(const MemoryProfile& a, const MemoryProfile& b) {
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {
-  const auto& [goodput, trip, sent] = a;
-  return std::tie(goodput, trip, sent) == std::tie(b.goodput, b.round_trip, b.sent);
+  const auto& [goodput, trip, sent, unshared] = a;
+  return std::tie(goodput, trip, sent, unshared) ==
+         std::tie(b.goodput, b.round_trip, b.sent, b.unshared);
 }
 
 CaptureTicket full_capture_ticket() {

@@ -331,6 +331,20 @@ TEST(Forecast, TheDowntimeLimitIsKept) {
   EXPECT_NE(none.reason.find("20.0 ms"), std::string::npos) << none.reason;
 }
 
+TEST(Forecast, AJobsMessagesLeaveTheLinkToAVmThatStandsStill) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.link = {BytesPerSecond{9 * kMega}, Microseconds{400}, Bytes{}, BytesPerSecond{12 * kMega}};
+  in.job = JobCoupling{"matmul", 2};
+  const auto downtime = [&](Strategy strategy) {
+    return of(forecast(in), strategy).downtime_s.model;
+  };
+  const double stopped = downtime(Strategy::StopAndCopy);
+  const double live = of(forecast(in), Strategy::PreCopy).total_time_s.model;
+  in.job->ranks = 1;
+  EXPECT_NEAR(stopped, downtime(Strategy::StopAndCopy) * 9 / 12, 0.1);
+  EXPECT_NEAR(live, of(forecast(in), Strategy::PreCopy).total_time_s.model, 0.1);
+}
+
 TEST(Forecast, NothingOfferedIsSaid) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   offer_only(in, {});
@@ -637,6 +651,38 @@ TEST(Learning, WhatThrottlingTookIsNoOthersMatter) {
   EXPECT_GT(offset(), 1);
   for (auto& move : past) move.forecast.strategy = Strategy::Throttled;
   EXPECT_DOUBLE_EQ(offset(), 0);
+}
+
+TEST(Learning, RoundsFewerThanSaidTeachNothingOfTheTimeBesideThem) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  const BytesPerSecond link{12 * kMega};
+  const auto said = [&](double time_s, double bytes, double rounds_fewer_s) {
+    PastMove out = ten_seconds_longer(in);
+    out.link_goodput = link;
+    out.forecast.total_time_s = {time_s, time_s, time_s, time_s};
+    out.forecast.sent_bytes = {bytes, bytes, bytes, bytes};
+    out.total_time_s = time_s - rounds_fewer_s;
+    out.sent_bytes = bytes - rounds_fewer_s * link.value;
+    return out;
+  };
+  Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  place.link_goodput = link;
+  const std::vector<PastMove> past{said(15, 170 * kMega, 0), said(55, 640 * kMega, 20)};
+  const Correction out = learn(past, place, Quantity::TotalTime, 15);
+  EXPECT_DOUBLE_EQ(out.factor, 1);
+  EXPECT_DOUBLE_EQ(out.offset, 0);
+}
+
+TEST(Learning, BytesThatWereLearnedOfTakeTheirTime) {
+  const BytesPerSecond link{10 * kMega};
+  const Estimate bytes{110 * kMega, 100 * kMega, 120 * kMega, 100 * kMega};
+  Correction of_bytes;
+  of_bytes.relative = 0.03;
+  EXPECT_DOUBLE_EQ(with_bytes({}, of_bytes, bytes, link).offset, 1);
+  EXPECT_DOUBLE_EQ(with_bytes({}, of_bytes, bytes, link).absolute, 0) << "as unsure as always";
+  of_bytes.relative = 0.1;
+  EXPECT_NEAR(with_bytes({}, of_bytes, bytes, link).absolute, 1.05, 0.01);
+  EXPECT_DOUBLE_EQ(with_bytes({}, of_bytes, bytes, {}).offset, 0) << "over a link nobody measured";
 }
 
 TEST(Learning, StaysWithItsHostsAndOneOutlierDoesNotMoveIt) {
