@@ -169,7 +169,7 @@ struct CaptureTicket {
 
 /// What both ends of a migration must know.
 struct MigrationTicket {
-  OperationId operation;
+  OperationId operation;  // of this sending: if it is begun anew, with ".2" behind it, ".3" ...
   VmSpec vm;
   std::optional<BytesPerSecond> bandwidth_limit;
   std::optional<Milliseconds> downtime_limit;

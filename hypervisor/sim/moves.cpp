@@ -320,6 +320,8 @@ void World::end_move(std::uint64_t serial, OutgoingPhase phase, const std::strin
     if (phase == OutgoingPhase::Completed) ended.status.remaining = Bytes{};
     source.ended[move.ticket.vm.id] = std::move(ended);
   }
+  // The log is closed while it is sent.
+  if (phase != OutgoingPhase::Completed) move.guest->log_began = now;
   moves.erase(found);
   share_links();
 }

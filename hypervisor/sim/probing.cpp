@@ -49,7 +49,8 @@ DirtyCycle cycle_of(const World& world, const Guest& guest, Time began) {
 /// One cycle tells all of a guest that always wrote in the same way; of another the last ones are
 /// told, one after the other since its start.
 std::vector<DirtyCycle> cycles_of(const World& world, const Guest& guest) {
-  const double uptime = guest.uptime.at(world.now);
+  const double logged = std::chrono::duration<double>(world.now - guest.log_began).count();
+  const double uptime = std::min(guest.uptime.at(world.now), logged);
   const double length = kPoints.back();
   if (guest.past_writing.empty()) {
     return {cycle_of(world, guest, world.now - nanoseconds_up(std::min(length, uptime)))};

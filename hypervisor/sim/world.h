@@ -50,6 +50,7 @@ struct Guest {
     Bytes wws;
   };
   std::vector<Writing> past_writing;
+  Time log_began{0};  // of its writing, when a migration that it stayed from had ended
   std::string boot_id;
   Accrual uptime;      // s of running
   Accrual work;        // s of running at speed 1

@@ -17,9 +17,11 @@ Status can_cancel(const Operation& operation) {
   switch (operation.kind) {
     case OperationKind::VmMigrate: {
       const auto state = migration_state_from(operation.state);
+      // One that is being given up may be about to begin anew.
       const bool early = state == MigrationState::Planned || state == MigrationState::Reserved ||
                          state == MigrationState::PreCopying ||
-                         state == MigrationState::Switching || state == MigrationState::Saving;
+                         state == MigrationState::Switching || state == MigrationState::Saving ||
+                         state == MigrationState::Aborting;
       if (early) return ok_status();
       return make_error(Code::FailedPrecondition,
                         operation.id.value + " is " + operation.state +

@@ -6,6 +6,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/policy/dirty_curve.h"
+#include "orchestrator/policy/overrun.h"
 
 namespace mare::engine {
 namespace {
@@ -223,6 +224,8 @@ std::vector<policy::Offer> ForecastMaker::offers() const {
     } else if (offer.strategy == Strategy::Compressed && question_.policy.time_limit &&
                question_.policy.at_limit == LimitAction::PostCopy) {
       offer.why_not = "it can't be switched to post-copy at the time limit";
+    } else if (auto why = policy::why_not_again(question_.tried, offer.strategy); !why.empty()) {
+      offer.why_not = std::move(why);
     } else if (offer.strategy == Strategy::CheckpointRestart) {
       MovePolicy named = question_.policy;
       named.strategy = offer.strategy;
@@ -249,13 +252,17 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
         auto last = reader.forecasts(question_.vm.id, 1);
         if (!last) return last.error();
         if (!last->empty()) recall(last->front(), question_.vm, out.profile);
+        // By mared's clock, and the cycles by the hosts': some seconds off do little harm.
+        const auto only_since = [&out](WallTime begin) {
+          out.profile.cycles = policy::cycles_since(std::move(out.profile.cycles), begin);
+        };
+        if (!question_.tried.empty()) only_since(question_.tried.back().ended);
         out.link = *link_;
         out.vcpus = question_.vm.vcpus;
         out.offers = offers();
         if (*rank) {
           out.job = (*rank)->coupling;
-          // By mared's clock, and the cycles by the hosts': some seconds off do little harm.
-          out.profile.cycles = policy::cycles_since(std::move(out.profile.cycles), (*rank)->since);
+          only_since((*rank)->since);
         }
         out.past = past_moves(*past);
         return out;

@@ -23,6 +23,8 @@ struct ForecastQuestion {
   /// Of the trough that it is in, or else of the next one that begins within this time, if there is
   /// one.
   std::optional<Seconds> trough_within = {};
+  /// What the same move tried: no such strategy again, and nothing that was seen before.
+  std::vector<EarlierTry> tried = {};
 };
 
 class ForecastMaker : public std::enable_shared_from_this<ForecastMaker> {

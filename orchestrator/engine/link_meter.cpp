@@ -12,10 +12,8 @@ constexpr std::size_t kMostBursts = 3;
 // other, one was 10% lower, the move after it 2%.
 constexpr double kAlike = 0.01;
 
-// So long it is believed to be as fast as it was seen to be, and by so much at most: beyond that it
-// has become another link.
+// So long it is believed to be as fast as it was seen to be.
 constexpr std::chrono::minutes kMostHolds{30};
-constexpr double kSameLink = 1.5;
 
 bool agree(const LinkMeasurement& one, const LinkMeasurement& other) {
   const double more = std::max(one.goodput.value, other.goodput.value);
@@ -122,7 +120,7 @@ void LinkMeter::keep(const Pair& pair, LinkMeasurement& link, BytesPerSecond mos
   const MonotonicTime now = context_.ports.clock.now();
   Known& known = known_[pair];
   const bool holds = now - known.most_at < kMostHolds && known.most.value > most.value &&
-                     known.most.value <= kSameLink * link.goodput.value;
+                     may_be_one_link(known.most, link.goodput);
   if (!holds) {
     known.most = most;
     known.most_at = now;

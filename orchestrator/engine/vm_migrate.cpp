@@ -94,8 +94,11 @@ Result<MigrationTicket> VmMigrate::ticket() {
   if (forecast_ && !migration_.sending.downtime_limit) {
     downtime = policy::hypervisor_downtime_limit(policy_, forecast_->link);
   }
-  return MigrationTicket{operation().id, *spec, migration_.bandwidth_limit, downtime,
-                         migration_.sending};
+  // A host that is told of it twice does it once: so what is begun anew has another name.
+  OperationId name = operation().id;
+  const std::size_t tries = migration_.earlier.size();
+  if (tries > 0) name.value += "." + std::to_string(tries + 1);
+  return MigrationTicket{name, *spec, migration_.bandwidth_limit, downtime, migration_.sending};
 }
 
 void VmMigrate::reserve() {

@@ -8,7 +8,8 @@
 // vm_migrate_turn.cpp: when it begins. vm_migrate_gang.cpp: when it switches, if others of its job
 // move too. vm_migrate_forecast.cpp: what it will cost. vm_migrate.cpp:
 // up to the sending. vm_migrate_send.cpp: while the source sends. vm_migrate_look.cpp: what is
-// true, and the ways back. vm_migrate_arrive.cpp: after the switch.
+// true, and the ways back. vm_migrate_anew.cpp: when it goes far beyond its forecast.
+// vm_migrate_arrive.cpp: after the switch.
 //
 // By checkpoint-restart nothing is sent from host to host: vm_migrate_save.cpp has the source write
 // the VM's state into a file (Check), vm_migrate_restart.cpp has the destination make it from that
@@ -73,6 +74,13 @@ class VmMigrate final : public Task {
   void polled(Result<OutgoingStatus> status);
   void watch_limits(const OutgoingStatus& status);
   void force(LimitAction how);
+
+  // When it goes far beyond its forecast.
+  /// True: it is given up, and what follows is under way.
+  bool watch_forecast(const OutgoingStatus& status);
+  void tell_overrun(const std::string& words);
+  void begin_anew();
+  bool watches_anew();
   void cancel_sending(const std::string& why);
   void source_is_silent(const Error& error);
   void keep(const OutgoingStatus& status);
@@ -124,7 +132,7 @@ class VmMigrate final : public Task {
   void ask_operator(const std::string& what);
   void lost(CopyPair seen);
   void record_loss(CopyPair seen);
-  void abort(const Error& error);
+  void abort(const Error& error, const Also& also = {});
   void abort_after_look(const std::string& what);
   void abort_step();
   void wait_until_quiet();
@@ -170,6 +178,7 @@ class VmMigrate final : public Task {
   bool paused_ = false;   // the source's copy was seen paused
   bool shared_ = false;   // others left its source, or came to its destination, meanwhile
   bool holds_ = false;    // the source was told to hold its switch
+  bool overran_ = false;  // that it went beyond its forecast was said
   std::optional<MonotonicTime> held_since_;  // it could switch
   double best_ = 0;
   Microseconds sent_for_{0};  // as the source told last

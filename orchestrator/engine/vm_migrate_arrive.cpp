@@ -12,6 +12,7 @@ void VmMigrate::commit_destination(Event event, const std::string& detail) {
   Vm row = vm_;
   row.state = VmState::Running;
   row.host = migration_.destination;
+  migration_.reconsiders.clear();  // its end came before that
   const auto also = [&](store::Transaction& tx) -> Status {
     if (auto done = tx.put(migration_); !done) return done;
     // The row's host accounts for its memory from here on.

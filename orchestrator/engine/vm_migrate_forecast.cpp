@@ -13,7 +13,9 @@ namespace mare::engine {
 void VmMigrate::forecast_first() {
   if (operation().cancel_requested) return refuse(make_error(Code::Cancelled, "cancelled"));
   if (vm_.state != VmState::Running || !vm_.host) return reserve();  // which says what is wrong
+  if (watches_anew()) return;
   ForecastQuestion question{operation().id, vm_, migration_.destination, policy_};
+  question.tried = migration_.earlier;
   if (timing_from(operation().request).moment == Moment::Trough) question.trough_within.emplace(0);
   ForecastMaker::make(context_, question, guarded<Result<Forecast>>([this](Result<Forecast> made) {
                         // Some seconds may have passed.
@@ -23,6 +25,11 @@ void VmMigrate::forecast_first() {
 }
 
 void VmMigrate::take_up(Result<Forecast> made) {
+  const bool anew = !migration_.earlier.empty();
+  if (!made && anew) {
+    // Blindly it would only go the same way once more.
+    return refuse(made.error().during("it can't be forecast anew: " + why_in("Planned", "")));
+  }
   if (!made) {
     no_forecast_ = made.error().text();
     log().info("engine", operation().id.value + " begins without a forecast: " + no_forecast_);
@@ -35,7 +42,7 @@ void VmMigrate::take_up(Result<Forecast> made) {
     if (its_own) migration_.sending = forecast_->sending;
     return reserve();
   }
-  if (is_forced(operation().request)) return reserve();
+  if (is_forced(operation().request) && !anew) return reserve();
   const bool manual = policy_.strategy.has_value();
   const Error error =
       make_error(manual ? Code::Unsupported : Code::FailedPrecondition, forecast_->reason,

@@ -83,6 +83,7 @@ void VmMigrate::decide(CopyPair seen) {
     case Event::EndSource:
     case Event::Return:
     case Event::Announced:
+    case Event::Reconsider:
       break;
   }
   if (is_patient(seen)) {
@@ -169,12 +170,12 @@ void VmMigrate::record_loss(CopyPair seen) {
          });
 }
 
-void VmMigrate::abort(const Error& error) {
+void VmMigrate::abort(const Error& error, const Also& also) {
   note_ = error.text();
   note_code_ = error.code;
   looks_ = 0;
   looking_since_.reset();
-  if (step(Event::Abort, note_)) abort_step();
+  if (step(Event::Abort, note_, also)) abort_step();
 }
 
 void VmMigrate::abort_step() {
@@ -240,9 +241,14 @@ void VmMigrate::abort_again(CopyPair seen) {
 }
 
 void VmMigrate::back_at_source() {
+  const bool over = operation().deadline.count() != 0 && clock().wall_now() > operation().deadline;
+  if (!migration_.reconsiders.empty() && !operation().cancel_requested && !over) {
+    return begin_anew();
+  }
   Vm row = vm_;
   row.state = VmState::Running;
   row.host = migration_.source;
+  migration_.reconsiders.clear();
   stop_probe();
   if (note_.empty()) note_ = why_aborted();
   if (dropped_) migration_.file.path.clear();

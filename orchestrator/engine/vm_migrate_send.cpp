@@ -63,6 +63,7 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
     case OutgoingPhase::PreCopying:
       if (probe_) probe_->watch_closely(switches_soon(*status, migration_.sending.strategy));
       watch_limits(*status);
+      if (watch_forecast(*status)) return;
       watch_hold(*status);
       // Others hold for its word.
       return after(holds_ ? settings().poll / 4 : settings().poll, [this] { poll(); });
@@ -182,6 +183,7 @@ bool VmMigrate::enter_post_copy() {
   }
   Vm row = vm_;
   row.host = migration_.destination;
+  migration_.reconsiders.clear();  // it switched before that
   const auto also = [&](store::Transaction& tx) -> Status {
     if (auto done = tx.put(migration_); !done) return done;
     // The row's host accounts for its memory from here on; what the source holds is still there.

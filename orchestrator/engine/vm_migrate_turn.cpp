@@ -136,7 +136,8 @@ void VmMigrate::take_turn() {
 /// Before the forecast, so that it counts what is left. A guest that does not is moved all the
 /// same.
 void VmMigrate::empty_cache() {
-  if (!policy_.drop_page_cache || vm_.state != VmState::Running) return forecast_first();
+  const bool asked = policy_.drop_page_cache && migration_.earlier.empty();
+  if (!asked || vm_.state != VmState::Running) return forecast_first();
   const auto go_on = [this, over = std::make_shared<bool>(false)](const Result<Bytes>& freed) {
     if (std::exchange(*over, true)) return;
     const std::string words =

@@ -155,6 +155,16 @@ struct FileMove {
   bool may_have_run = false;
 };
 
+/// A sending that went far beyond its forecast and was given up, for the same move to begin anew.
+struct EarlierTry {
+  Strategy strategy = Strategy::PreCopy;
+  Estimate said_s;         // total time, as it was forecast
+  Microseconds lasted{0};  // until it was given up
+  Bytes sent;
+  int rounds = 0;
+  WallTime ended{0};  // the VM ran at its source alone again
+};
+
 /// The lasting record of a migration; its id is its operation's.
 struct Migration {
   OperationId id;
@@ -181,6 +191,8 @@ struct Migration {
   int switched_with = 0;                       // so many of them
   WallTime planned{0};                         // when it was to begin; 0: at once
   FileMove file;
+  std::vector<EarlierTry> earlier;  // oldest first; all else is of the last one
+  std::string reconsiders;          // why the present one is given up for another; "": it is not
 };
 
 /// Anything worth telling, in order; `/events` streams these.

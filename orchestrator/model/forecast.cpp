@@ -69,6 +69,12 @@ std::optional<Moment> moment_from(std::string_view text) {
   return value_of(kMomentNames, text);
 }
 
+bool may_be_one_link(BytesPerSecond one, BytesPerSecond other) {
+  constexpr double kMost = 1.5;
+  if (one.value <= 0 || other.value <= 0) return true;
+  return std::max(one, other).value <= kMost * std::min(one, other).value;
+}
+
 PolicyChange default_policy() {
   const MovePolicy usual;
   PolicyChange out;

@@ -137,6 +137,10 @@ struct LinkMeasurement {
   BytesPerSecond unshared{};
 };
 
+/// Two measurements of one link differ by what others use of it; links of different kinds by more
+/// than the 1.5 times that are allowed for here. True also where one is 0, not known.
+bool may_be_one_link(BytesPerSecond one, BytesPerSecond other);
+
 /// A value with the interval that is to hold it in 95 of 100 cases.
 struct Estimate {
   double value = 0;

@@ -47,6 +47,7 @@ constexpr std::array kTable{
     Transition{S::Returning, E::Ambiguous, S::NeedsOperator},
     Transition{S::Committed, E::Announced, S::Done},
     Transition{S::Aborting, E::SourceRuns, S::Failed},
+    Transition{S::Aborting, E::Reconsider, S::Planned},
     // The abort lost the race: the switch was done when it arrived.
     Transition{S::Aborting, E::DestinationRuns, S::Committed},
     Transition{S::Aborting, E::PostCopy, S::PostCopying},
@@ -69,7 +70,7 @@ constexpr std::array<Name<S>, 13> kStates{{
     {S::Failed, "Failed"},
     {S::NeedsOperator, "NeedsOperator"},
 }};
-constexpr std::array<Name<E>, 14> kEvents{{
+constexpr std::array<Name<E>, 15> kEvents{{
     {E::Reserve, "Reserve"},
     {E::StartPreCopy, "StartPreCopy"},
     {E::Switch, "Switch"},
@@ -82,6 +83,7 @@ constexpr std::array<Name<E>, 14> kEvents{{
     {E::Announced, "Announced"},
     {E::Abort, "Abort"},
     {E::SourceRuns, "SourceRuns"},
+    {E::Reconsider, "Reconsider"},
     {E::Lost, "Lost"},
     {E::Ambiguous, "Ambiguous"},
 }};

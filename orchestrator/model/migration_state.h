@@ -42,6 +42,7 @@ enum class MigrationEvent : std::uint8_t {
   Announced,        // ARP sent, guest verified
   Abort,            // refused, failed or cancelled
   SourceRuns,       // the source's copy runs, the destination's is gone
+  Reconsider,       // the same, and it is to be begun anew: it had gone far beyond its forecast
   Lost,             // no copy is left that could ever run
   Ambiguous,        // two copies, or nobody can tell
 };

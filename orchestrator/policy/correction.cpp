@@ -22,8 +22,6 @@ constexpr double kPriorLikeMoves = 1;
 // The slope of time over the model's time needs moves of different sizes to be seen at all.
 constexpr double kPriorSlopeMoves = 4;
 constexpr double kOtherSize = 1.2;
-// Of one link's speed two bursts tell not quite the same, and links come a factor apart.
-constexpr double kSameLink = 1.5;
 constexpr std::size_t kEnoughMoves = 5;
 // Older ones tell of another load, another version.
 constexpr std::size_t kMostMoves = 40;
@@ -191,10 +189,7 @@ bool same_hosts(const PastMove& move, const Place& place) {
 /// Of like speed. What is off by a constant, as unpacking where the CPUs limit a move and not the
 /// link, is another constant over another link.
 bool same_link(const PastMove& move, const Place& place) {
-  const double here = place.link_goodput.value;
-  const double there = move.link_goodput.value;
-  const bool known = here > 0 && there > 0;
-  return !known || std::max(here, there) <= kSameLink * std::min(here, there);
+  return may_be_one_link(place.link_goodput, move.link_goodput);
 }
 
 /// Of the same job, over a link as fast, whatever the hosts.

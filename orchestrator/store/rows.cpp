@@ -62,6 +62,39 @@ std::vector<Round> rounds_from(const std::string& text) {
   return out;
 }
 
+std::string earlier_text(const std::vector<EarlierTry>& tries) {
+  json out = json::array();
+  for (const auto& one : tries) {
+    const Estimate& said = one.said_s;
+    out.push_back({{"strategy", to_string(one.strategy)},
+                   {"said_s", {said.value, said.low, said.high, said.model}},
+                   {"lasted_us", one.lasted.count()},
+                   {"sent_bytes", one.sent.count},
+                   {"rounds", one.rounds},
+                   {"ended_us", one.ended.count()}});
+  }
+  return out.dump();
+}
+
+std::vector<EarlierTry> earlier_from(const std::string& text) {
+  const json parsed = json::parse(text, nullptr, false);
+  std::vector<EarlierTry> out;
+  if (!parsed.is_array()) return out;
+  for (const auto& row : parsed) {
+    if (!row.is_object()) continue;
+    EarlierTry one;
+    one.strategy = strategy_from(row.value("strategy", "")).value_or(Strategy::PreCopy);
+    const auto said = row.value("said_s", std::vector<double>{});
+    if (said.size() == 4) one.said_s = {said[0], said[1], said[2], said[3]};
+    one.lasted = Microseconds{row.value("lasted_us", std::int64_t{0})};
+    one.sent = Bytes{row.value("sent_bytes", std::uint64_t{0})};
+    one.rounds = row.value("rounds", 0);
+    one.ended = WallTime{row.value("ended_us", std::int64_t{0})};
+    out.push_back(one);
+  }
+  return out;
+}
+
 std::string strategies_text(const std::vector<Strategy>& strategies) {
   json out = json::array();
   for (const auto strategy : strategies) out.push_back(to_string(strategy));
@@ -307,6 +340,8 @@ Migration read_migration(Statement& row) {
   migration.file.path = path;
   migration.held = micros(row.maybe_integer());
   migration.switched_with = row.number();
+  migration.earlier = earlier_from(row.text());
+  migration.reconsiders = row.text();
   return migration;
 }
 
@@ -332,6 +367,7 @@ void bind_row(Statement& to, const Migration& migration) {
   to.bind(sending_text(migration.sending)).bind(migration.planned.count());
   to.bind(migration.file.path).bind(file_move_text(migration.file));
   to.bind(count_of(migration.held)).bind(migration.switched_with);
+  to.bind(earlier_text(migration.earlier)).bind(migration.reconsiders);
 }
 
 }  // namespace mare::store

@@ -35,7 +35,7 @@ inline constexpr const char* kMigrationColumns =
     "memory_total_bytes, transferred_bytes, remaining_bytes, total_time_us, "
     "downtime_hypervisor_us, "
     "downtime_guest_us, downtime_peers_us, announce_delay_us, announcements, switched_us, jobs, "
-    "sending, planned_us, file_path, file, held_us, switched_with";
+    "sending, planned_us, file_path, file, held_us, switched_with, earlier, reconsiders";
 
 inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "

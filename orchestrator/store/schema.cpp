@@ -179,8 +179,14 @@ constexpr const char* kVersion10 = R"sql(
 ALTER TABLE forecast ADD COLUMN job TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4, kVersion5,
-                            kVersion6, kVersion7, kVersion8, kVersion9, kVersion10};
+// Sendings that were given up for another one of the same move.
+constexpr const char* kVersion11 = R"sql(
+ALTER TABLE migration ADD COLUMN earlier TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE migration ADD COLUMN reconsiders TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,  kVersion5, kVersion6,
+                            kVersion7, kVersion8, kVersion9, kVersion10, kVersion11};
 
 }  // namespace
 

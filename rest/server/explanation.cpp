@@ -8,6 +8,7 @@
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/policy/choice.h"
 #include "orchestrator/policy/strategy_estimate.h"
+#include "rest/wire/entities.h"
 #include "rest/wire/forecasts.h"
 #include "rest/wire/time.h"
 
@@ -150,6 +151,7 @@ wire::Json explanation(const Migration& migration, const std::optional<Operation
               {"reason", forecast ? Json(forecast->reason) : Json(nullptr)},
               {"figures", std::move(figures)},
               {"rounds", rounds_json(said, migration.rounds)},
+              {"earlier", wire::to_json(migration.earlier)},
               {"forecast", forecast ? wire::to_json(*forecast) : Json(nullptr)}};
 }
 

@@ -257,7 +257,15 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
             "For how long migrations that could switch waited for other VMs of their job.", "",
             durations, rows, [](const Migration& m) { return m.held; });
   double bytes = 0;
-  for (const auto& row : rows) bytes += static_cast<double>(row.transferred.count);
+  std::size_t given_up = 0;
+  for (const auto& row : rows) {
+    bytes += static_cast<double>(row.transferred.count);
+    given_up += row.earlier.size();
+    for (const auto& one : row.earlier) bytes += static_cast<double>(one.sent.count);
+  }
+  head(out, "mare_migrations_begun_anew_total", "counter",
+       "Times that migrations were given up, far beyond their forecasts, and begun anew.");
+  sample(out, "mare_migrations_begun_anew_total", "", static_cast<double>(given_up));
   head(out, "mare_migration_transferred_bytes_total", "counter", "Bytes that migrations sent.");
   sample(out, "mare_migration_transferred_bytes_total", "", bytes);
 }

@@ -184,6 +184,19 @@ Json to_json(const OperationEvent& event) {
               {"detail", text_or_null(event.detail)}};
 }
 
+Json to_json(const std::vector<EarlierTry>& list) {
+  Json out = Json::array();
+  for (const auto& one : list) {
+    out.push_back(Json{{"strategy", to_string(one.strategy)},
+                       {"said_s", to_json(one.said_s)},
+                       {"lasted_ms", to_ms(one.lasted)},
+                       {"sent_bytes", one.sent.count},
+                       {"rounds", one.rounds},
+                       {"ended", time_json(one.ended)}});
+  }
+  return out;
+}
+
 Json to_json(const MigrationRecord& record) {
   const Migration& m = record.migration;
   const MigrationStatus status = record.status.value_or(MigrationStatus{});
@@ -217,6 +230,7 @@ Json to_json(const MigrationRecord& record) {
       {"announcements", m.announcements},
       {"held_ms", ms_or_null(m.held)},
       {"switched_with", m.switched_with},
+      {"earlier", to_json(m.earlier)},
       {"jobs", ids(m.jobs)},
       {"created", time_json(status.created)},
       {"planned", time_json(m.planned)},

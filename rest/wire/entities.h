@@ -55,6 +55,7 @@ Json to_json(const Vm& vm);
 Json to_json(const Job& job);
 Json to_json(const Operation& operation);
 Json to_json(const OperationEvent& event);
+Json to_json(const std::vector<EarlierTry>& tries);  // an array
 Json to_json(const MigrationRecord& record);
 Json to_json(const Event& event);
 Json to_json(const Image& image);

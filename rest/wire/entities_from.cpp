@@ -105,6 +105,31 @@ std::vector<Round> rounds_from(const Json& list, Faults& faults) {
   return out;
 }
 
+std::vector<EarlierTry> earlier_from(const Json& list, Faults& faults) {
+  std::vector<EarlierTry> out;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string at = "/earlier/" + std::to_string(i);
+    Answer from(list[i], faults, at);
+    EarlierTry one;
+    if (auto name = from.reader().text("strategy", true)) {
+      one.strategy = strategy_from(*name).value_or(Strategy::PreCopy);
+    }
+    if (const Json* said = from.reader().object("said_s", true)) {
+      Answer inner(*said, faults, at + "/said_s");
+      inner.get("value", one.said_s.value);
+      inner.get("low", one.said_s.low);
+      inner.get("high", one.said_s.high);
+      inner.get("model", one.said_s.model);
+    }
+    from.get_ms("lasted_ms", one.lasted);
+    from.get_bytes("sent_bytes", one.sent);
+    from.get("rounds", one.rounds);
+    from.get("ended", one.ended);
+    out.push_back(one);
+  }
+  return out;
+}
+
 std::optional<MigrationStatus> migration_status_from(Answer& from, const Json& json) {
   if (!json.is_object() || !json.contains("outcome") || json["outcome"].is_null()) {
     return std::nullopt;
@@ -329,6 +354,10 @@ Result<MigrationRecord> migration_from(const Json& json) {
   from.get("announcements", m.announcements);
   from.get_ms("held_ms", m.held);
   from.get("switched_with", m.switched_with);
+  // A server of before that was thought of has none.
+  if (const Json* list = from.reader().array("earlier", false)) {
+    m.earlier = earlier_from(*list, faults);
+  }
   from.get("planned", m.planned);
   from.get("switched", m.switched);
   from.get("jobs", m.jobs);

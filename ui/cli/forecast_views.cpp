@@ -8,6 +8,7 @@
 #include "rest/wire/time.h"
 #include "ui/cli/human.h"
 #include "ui/cli/terminal.h"
+#include "ui/cli/views.h"
 
 namespace mare::cli {
 namespace {
@@ -199,6 +200,9 @@ std::string explanation_text(const Json& explanation, bool colour) {
   const Json& rounds = member(explanation, "rounds");
   if (!rounds.empty()) out += "\n" + list_text(compared_rounds(), rounds, false, colour) + "\n";
   const std::string reason = text(explanation, "reason");
+  if (const std::string tries = earlier_tries(explanation); !tries.empty()) {
+    out += "given up: " + printable(tries) + "\n";
+  }
   if (!reason.empty()) out += "before: " + printable(reason) + "\n";
   return out + "after: " + printable(text(explanation, "sentence")) + "\n";
 }

@@ -255,6 +255,7 @@ Columns migration_columns(WallTime now) {
           {"FRAMES", plain("announcements"), Shown::Alone},
           {"HELD", ms("held_ms"), Shown::Alone, true},
           {"WITH", plain("switched_with"), Shown::Alone, true},
+          {"EARLIER", earlier_tries, Shown::Alone},
           {"JOBS", list("jobs"), Shown::Wide},
           {"CREATED", moment("created"), Shown::Alone},
           {"PLANNED", moment("planned"), Shown::Alone},
@@ -269,6 +270,18 @@ Columns event_columns() {
           {"TYPE", plain("type")},
           {"SUBJECT", plain("subject")},
           {"DATA", plain("data")}};
+}
+
+std::string earlier_tries(const Json& migration) {
+  std::string out;
+  for (const Json& one : member(migration, "earlier")) {
+    const double said = number(member(one, "said_s"), "value").value_or(0);
+    out += (out.empty() ? "" : "; ") + text(one, "strategy") + ", which was to take " +
+           human_ms(said * 1000) + " and was given up after " +
+           human_ms(number(one, "lasted_ms").value_or(0)) + ", " +
+           human_bytes(number(one, "sent_bytes").value_or(0));
+  }
+  return out;
 }
 
 Columns round_columns() {
@@ -318,6 +331,9 @@ std::string migration_summary(const Json& migration) {
   if (const auto held = number(migration, "held_ms"); held && others && *others > 0) {
     out += ", held " + human_ms(*held) + " to switch with " + plain("switched_with")(migration) +
            " more of its job";
+  }
+  if (const std::string earlier = earlier_tries(migration); !earlier.empty()) {
+    out += ", begun anew after " + earlier;
   }
   if (const auto delay = number(migration, "announce_delay_ms")) {
     out += ", announced " + human_ms(*delay) + " after its resume";

@@ -20,6 +20,8 @@ Columns round_columns();
 Columns history_columns();
 
 /// "demo-1 moved from h1 to h3 in 2.1 s: 4 rounds, 210 MiB, downtime 85 ms (guest 90 ms, ...)".
+/// "compressed, which was to take 4.20 s and was given up after 10.8 s, 1.18 GB"; "" without any.
+std::string earlier_tries(const Json& migration);
 std::string migration_summary(const Json& migration);
 
 }  // namespace mare::cli

@@ -74,6 +74,13 @@ TEST(Views, MigrationSummaryTellsWhatIsKnown) {
       << migration_summary(migration);
   migration["switched_with"] = 0;  // the last of them waited for nobody
   EXPECT_EQ(migration_summary(migration).find("held"), std::string::npos);
+  migration["earlier"] = Json::parse(R"([{"strategy":"compressed","said_s":{"value":4.2},
+      "lasted_ms":10800,"sent_bytes":1180000000,"rounds":4}])");
+  EXPECT_NE(migration_summary(migration).find(
+                ", begun anew after compressed, which was to take 4.20 s and was given up "
+                "after 10.8 s, 1.10 GiB, "),
+            std::string::npos)
+      << migration_summary(migration);
   migration["check_ms"] = 2100;
   migration["trans_ms"] = 400;
   EXPECT_EQ(migration_summary(migration).find("check"), std::string::npos) << "one is missing";

@@ -17,9 +17,9 @@ using E = MigrationEvent;
 constexpr S kStates[] = {S::Planned, S::Reserved,   S::PreCopying,   S::Switching, S::PostCopying,
                          S::Saving,  S::Restarting, S::Returning,    S::Committed, S::Aborting,
                          S::Done,    S::Failed,     S::NeedsOperator};
-constexpr E kEvents[] = {E::Reserve, E::StartPreCopy, E::Switch, E::PostCopy, E::DestinationRuns,
-                         E::Save,    E::EndSource,    E::Return, E::Loaded,   E::Announced,
-                         E::Abort,   E::SourceRuns,   E::Lost,   E::Ambiguous};
+constexpr E kEvents[] = {E::Reserve, E::StartPreCopy, E::Switch, E::PostCopy,  E::DestinationRuns,
+                         E::Save,    E::EndSource,    E::Return, E::Loaded,    E::Announced,
+                         E::Abort,   E::SourceRuns,   E::Lost,   E::Ambiguous, E::Reconsider};
 constexpr Copy kCopies[] = {Copy::Absent, Copy::Incoming, Copy::Running, Copy::Paused,
                             Copy::Unknown};
 
@@ -80,6 +80,7 @@ TEST(MigrationTable, IsThisAndNothingElse) {
       {{S::Returning, E::Ambiguous}, S::NeedsOperator},
       {{S::Committed, E::Announced}, S::Done},
       {{S::Aborting, E::SourceRuns}, S::Failed},
+      {{S::Aborting, E::Reconsider}, S::Planned},
       {{S::Aborting, E::DestinationRuns}, S::Committed},
       {{S::Aborting, E::PostCopy}, S::PostCopying},
       {{S::Aborting, E::Lost}, S::Failed},

@@ -412,6 +412,9 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
   migration.announcements = 6;
   migration.held = Microseconds{0};
   migration.switched_with = 5;
+  migration.earlier = {
+      {Strategy::Compressed, {4.5, 3.5, 5.5, 4.25}, Microseconds{76}, Bytes{77}, 4, WallTime{78}}};
+  migration.reconsiders = "it goes on and on";
   migration.jobs = {JobId{"job-1"}};
   migration.file = {"/store/moves/op-1/demo-0",
                     Bytes{71},
@@ -442,6 +445,18 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->sending.switchover_bandwidth, BytesPerSecond{3.5e6});
     EXPECT_EQ(row->rounds.size(), 2U);
     EXPECT_EQ(row->rounds[1].sent, Bytes{8});
+    EXPECT_EQ(row->reconsiders, "it goes on and on");
+    EXPECT_EQ(row->earlier.size(), 1U);
+    const EarlierTry& earlier = row->earlier.front();
+    EXPECT_EQ(earlier.strategy, Strategy::Compressed);
+    EXPECT_DOUBLE_EQ(earlier.said_s.value, 4.5);
+    EXPECT_DOUBLE_EQ(earlier.said_s.low, 3.5);
+    EXPECT_DOUBLE_EQ(earlier.said_s.high, 5.5);
+    EXPECT_DOUBLE_EQ(earlier.said_s.model, 4.25);
+    EXPECT_EQ(earlier.lasted, Microseconds{76});
+    EXPECT_EQ(earlier.sent, Bytes{77});
+    EXPECT_EQ(earlier.rounds, 4);
+    EXPECT_EQ(earlier.ended, WallTime{78});
     EXPECT_DOUBLE_EQ(row->rounds[1].dirty_bytes_per_s, 10.25);
     EXPECT_EQ(row->total_time, Microseconds{123});
     EXPECT_EQ(row->downtime_peers, Microseconds{0}) << "zero is known, not unknown";

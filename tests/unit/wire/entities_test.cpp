@@ -48,6 +48,12 @@ Migration full_migration() {
   m.announcements = 10;
   m.held = Microseconds{1'250'000};
   m.switched_with = 5;
+  m.earlier = {{Strategy::Compressed,
+                {4.25, 3.9, 5, 4.1},
+                Microseconds{10'800'001},
+                Bytes{1'180'000'000},
+                4,
+                kThen}};
   m.switched = kThen;
   m.jobs = {JobId{"job-1"}};
   return m;
@@ -268,6 +274,7 @@ TEST(Entities, Migration) {
   const auto back = migration_from(to_json(record));
   EXPECT_EQ(back->migration.downtime_guest, Microseconds{40'001});
   EXPECT_EQ(back->migration.rounds.at(0).duration, Microseconds{1'500'001});
+  EXPECT_EQ(back->migration.earlier.at(0).lasted, Microseconds{10'800'001});
   ASSERT_TRUE(back->status);
   EXPECT_EQ(back->status->outcome, Outcome::Succeeded);
   record.status.reset();  // The operation was pruned.
