@@ -21,7 +21,8 @@ bool VmMigrate::watch_forecast(const OutgoingStatus& status) {
   const Seconds elapsed{status.elapsed};
   if (said == nullptr || !policy::is_overrun(*said, elapsed, migration_.rounds)) return false;
   const std::string words = policy::overrun_words(*said, elapsed, migration_.rounds.size());
-  if (policy_.strategy || policy_.time_limit) {
+  const bool again = policy::may_be_tried_again(migration_.earlier);
+  if (policy_.strategy || policy_.time_limit || !again) {
     tell_overrun(words);
     return false;
   }
@@ -38,7 +39,9 @@ bool VmMigrate::watch_forecast(const OutgoingStatus& status) {
 void VmMigrate::tell_overrun(const std::string& words) {
   if (std::exchange(overran_, true) || !operation().reason.empty()) return;
   const std::string reason =
-      words + "; it goes on, as it was asked for by name or has a time limit";
+      words + (policy_.strategy     ? "; it goes on, as it was asked for by name"
+               : policy_.time_limit ? "; it goes on until its time limit"
+                                    : "; it goes on, as others did the same");
   log().warn("engine", operation().id.value + ": " + reason);
   (void)wait_because("Overrun", reason, reason);
 }

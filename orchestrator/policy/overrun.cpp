@@ -11,14 +11,12 @@ namespace {
 // a short move is not given up for a second or two.
 constexpr double kFar = 1.5;
 constexpr double kFar_s = 5;
-constexpr double kTooFar = 3;
-constexpr double kTooFar_s = 10;
 /// Rounds that shrink by less than this are as large as they were.
 constexpr double kSmaller = 0.9;
 constexpr std::size_t kTriesToConverge = 2;
 
 /// Do its rounds get smaller? Two at least must be there to tell; till then it may be the link
-/// alone that is slower than it was.
+/// alone that is slower than it was, and nothing would be gained by beginning anew.
 bool shrinks(const std::vector<Round>& rounds) {
   if (rounds.size() < 4) return true;
   const auto begin = rounds.begin() + 1;
@@ -40,7 +38,6 @@ bool must_converge(Strategy strategy) {
 bool is_overrun(const StrategyForecast& said, Seconds elapsed, const std::vector<Round>& rounds) {
   if (!must_converge(said.strategy) || !said.converges) return false;
   const double most = said.total_time_s.high;
-  if (elapsed.count() > std::max(kTooFar * most, most + kTooFar_s)) return true;
   return elapsed.count() > std::max(kFar * most, most + kFar_s) && !shrinks(rounds);
 }
 
@@ -51,13 +48,17 @@ std::string overrun_words(const StrategyForecast& said, Seconds elapsed, std::si
          std::to_string(rounds) + (rounds == 1 ? " round" : " rounds");
 }
 
+bool may_be_tried_again(const std::vector<EarlierTry>& tried) {
+  return tried.size() < kTriesToConverge;
+}
+
 std::string why_not_again(const std::vector<EarlierTry>& tried, Strategy strategy) {
   for (const auto& one : tried) {
     if (one.strategy != strategy) continue;
     return "it was tried: " + say_time(one.said_s.value) + " were forecast, and after " +
            say_time(Seconds{one.lasted}.count()) + " it had not ended";
   }
-  if (tried.size() < kTriesToConverge || !must_converge(strategy)) return "";
+  if (may_be_tried_again(tried) || !must_converge(strategy)) return "";
   return "it must converge, and " + std::to_string(tried.size()) + " tries did not";
 }
 

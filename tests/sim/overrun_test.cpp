@@ -196,12 +196,12 @@ TEST_F(OverrunTest, ATimeLimitIsTheUsersWord) {
 
 TEST_F(OverrunTest, OneThatConvergesSlowlyIsLetGoOn) {
   write(3e6);
-  // Beyond 1.5 times the interval's end, not beyond 3 times.
-  ASSERT_TRUE(world.cluster.set_link(HostId{"h1"}, HostId{"h2"}, BytesPerSecond{13e6}));
+  // Well beyond 1.5 times the interval's end.
+  ASSERT_TRUE(world.cluster.set_link(HostId{"h1"}, HostId{"h2"}, BytesPerSecond{6e6}));
   const Operation ended = world.wait(move().id, 30min);
   EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
   EXPECT_TRUE(migration(ended).earlier.empty());
-  EXPECT_GT(*migration(ended).total_time, 14s);
+  EXPECT_GT(*migration(ended).total_time, 40s);
 }
 
 TEST_F(OverrunTest, DoNotMoveIsAnAnswerToo) {
