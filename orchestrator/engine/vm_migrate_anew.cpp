@@ -95,7 +95,13 @@ void VmMigrate::begin_anew() {
 
 /// The log of a VM that was being sent begins again when it has stayed.
 bool VmMigrate::watches_anew() {
-  if (migration_.earlier.empty() || in_state() >= kWatchAnew) return false;
+  if (migration_.earlier.empty()) return false;
+  if (operation().reason.empty()) {
+    const std::string reason =
+        "given up far beyond its forecast; its guest is watched, to be forecast anew";
+    if (!wait_because("Watch", reason, "")) return true;
+  }
+  if (in_state() >= kWatchAnew) return false;
   after(kWatchAnew - in_state(), [this] {
     if (!load()) return again();
     forecast_first();

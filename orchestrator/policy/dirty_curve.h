@@ -43,7 +43,9 @@ class DirtyCurve {
   /// (over 0). One that waits for a clock does its work when that strikes, however long it takes,
   /// and is only late if it does not get done before the next time; then it does not wait any more,
   /// and all windows are full of its work. Where told_apart(); else D(awake x wall).
-  double bytes_held(double wall_s, double awake) const;
+  /// `first_write_s`: what each byte that is written for the first time takes beyond that, in CPU
+  /// time.
+  double bytes_held(double wall_s, double awake, double first_write_s = 0) const;
   /// Whether its work could be told from its waiting for a clock: of each() alone.
   bool told_apart() const { return work_share_ > 0; }
   /// vCPU seconds a second of wall time that are its work, not its waiting for a clock.

@@ -239,7 +239,9 @@ double Rounds::written_since_look() {
   }
   const bool late = awake() < cycle.work_share();
   if (late && rng_.next() % kLooksForNothing == 0) return 0;
-  return cycle.bytes_held(in_.longer_windows * wall_since_look_ * (1 - in_.slowdown), awake());
+  const double first_write_s = in_.emulated ? costs_.emulated_first_write_s / costs_.page_bytes : 0;
+  return cycle.bytes_held(in_.longer_windows * wall_since_look_ * (1 - in_.slowdown), awake(),
+                          first_write_s);
 }
 
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.

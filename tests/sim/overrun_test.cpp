@@ -230,6 +230,7 @@ TEST_F(OverrunTest, ACancelWhileItsGuestIsWatchedEndsIt) {
   ASSERT_TRUE(comes_to(begun, MigrationState::Aborting));
   ASSERT_TRUE(comes_to(begun, MigrationState::Planned));
   world.play(1s);
+  EXPECT_THAT(world.operation(begun.id).reason, HasSubstr("its guest is watched"));
   ASSERT_TRUE(world.engine().cancel(begun.id));
   EXPECT_EQ(world.wait(begun.id).outcome, Outcome::Cancelled);
   EXPECT_EQ(vm_row().host, HostId{"h1"});

@@ -100,7 +100,7 @@ class GoesOn(unittest.TestCase):
         cluster = mock.Mock()
         cluster.ensure_pool.return_value = ["move-0"]
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
-                move, one_run=one_run, Job=job_of, ByHand=mock.Mock(), Caps=mock.MagicMock(), new_vm=mock.Mock(return_value="move-0")):
+                move, one_run=one_run, Job=job_of, ByHand=mock.Mock(), Caps=mock.MagicMock(), new_vms=mock.Mock()):
             def run() -> move.Json:
                 partial = Partial(Path(folder) / "move.json.partial", {"bench": "move"})
                 return move.run(cluster, argparse.Namespace(seed=1, quick=True, repeat=1, partial=partial))

@@ -352,6 +352,31 @@ TEST(DirtyCurve, AGuestThatIsHeldBackLeavesOutItsWaitingFirst) {
   EXPECT_GT(soon.bytes_held(0.5, 0.02), 1e6);
   EXPECT_GT(late.bytes_held(0.5, 0.02), 1e6);
   EXPECT_DOUBLE_EQ(late.bytes_held(0.5, 0), 0);
+  // Each of its 1,950 pages takes half a microsecond more: it writes less in the same time.
+  const double dear = 0.5e-6 / 4096;
+  EXPECT_LT(soon.bytes_held(0.3, 0.05, dear), 0.99 * soon.bytes_held(0.3, 0.05));
+  EXPECT_NEAR(soon.bytes_held(0.3, 0.2, dear), 8.1e6, 1e4) << "there is time for that";
+}
+
+TEST(DirtyCurve, ACycleThatSawAProgramSetUpIsHeldToWhatOthersSay) {
+  // 8 MB in any 5 s and little more; in one cycle 46 MB are filled after 7 s, and never again.
+  const auto usual = [](double p) { return 8 * kMega * std::min(1.0, p / 5) + 0.01 * kMega * p; };
+  const auto filled = [&](double p) { return usual(p) + (p > 7 ? 46 * kMega : 0); };
+  const DirtyCurve curve = DirtyCurve::from(profile({cycle(1, filled), cycle(1, usual, 5)}));
+  EXPECT_NEAR(curve.bytes(5), 8 * kMega, 0.1 * kMega);
+  EXPECT_LE(curve.bytes(10), 1.1 * 2 * 8.1 * kMega) << "two windows of 5 s write no more";
+  EXPECT_NEAR(curve.bytes(64), filled(64), 0.1 * kMega) << "it was written all the same";
+  // Who writes that much each minute does so on average.
+  const auto alone = DirtyCurve::from(profile({cycle(1, filled)}));
+  EXPECT_NEAR(alone.bytes(10), filled(10), 1) << "nothing else is known";
+}
+
+TEST(DirtyCurve, WhoWritesOnAndOnIsNotHeldBack) {
+  for (const double rate : {0.5, 2.0}) {
+    const auto linear = [rate](double p) { return rate * kMega * p; };
+    const DirtyCurve curve = DirtyCurve::from(profile({cycle(1, linear), cycle(1, linear, 5)}));
+    for (const double p : {5.0, 10.0, 40.0}) EXPECT_NEAR(curve.bytes(p), linear(p), 1) << p;
+  }
 }
 
 TEST(DirtyCurve, WhoAlwaysWritesIsNotTakenToWait) {
