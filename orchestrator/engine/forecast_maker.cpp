@@ -253,16 +253,16 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
         if (!last) return last.error();
         if (!last->empty()) recall(last->front(), question_.vm, out.profile);
         // By mared's clock, and the cycles by the hosts': some seconds off do little harm.
-        const auto only_since = [&out](WallTime begin) {
-          out.profile.cycles = policy::cycles_since(std::move(out.profile.cycles), begin);
-        };
-        if (!question_.tried.empty()) only_since(question_.tried.back().ended);
+        auto& cycles = out.profile.cycles;
+        if (!question_.tried.empty()) {
+          cycles = policy::cycles_since(std::move(cycles), question_.tried.back().ended);
+        }
         out.link = *link_;
         out.vcpus = question_.vm.vcpus;
         out.offers = offers();
         if (*rank) {
           out.job = (*rank)->coupling;
-          only_since((*rank)->since);
+          cycles = policy::cycles_of_program(std::move(cycles), (*rank)->since);
         }
         out.past = past_moves(*past);
         return out;

@@ -21,6 +21,10 @@ enum class Band { Low, Middle, High };
 /// one stays in any case.
 std::vector<DirtyCycle> cycles_since(std::vector<DirtyCycle> cycles, WallTime begin);
 
+/// The same of a program that began then, and without those that began while it set up (MPI's
+/// start, memory that it fills once) if others tell enough of it.
+std::vector<DirtyCycle> cycles_of_program(std::vector<DirtyCycle> cycles, WallTime begin);
+
 class DirtyCurve {
  public:
   /// Median and spread over the cycles of the phase that goes on now, at each progress that one of

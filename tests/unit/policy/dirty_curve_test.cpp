@@ -54,6 +54,23 @@ TEST(CyclesSince, LeaveOutWhatAnotherProgramWrote) {
   EXPECT_TRUE(cycles_since({}, std::chrono::seconds{1}).empty());
 }
 
+TEST(CyclesOfProgram, LeaveOutItsSetUpIfOthersTellEnough) {
+  std::vector<DirtyCycle> all;
+  for (const int began : {105, 119, 120, 140}) {
+    all.push_back(cycle(0.5, random_writer, began == 119 ? 64 : 2));
+    all.back().began = std::chrono::seconds{began};
+  }
+  const std::chrono::seconds start{100};
+  EXPECT_EQ(cycles_of_program(all, start).size(), 4U) << "the later ones are of 2 s";
+  all.back() = cycle(0.5, random_writer, 5);
+  all.back().began = std::chrono::seconds{140};
+  const auto left = cycles_of_program(all, start);
+  ASSERT_EQ(left.size(), 2U);
+  EXPECT_EQ(left.front().began, std::chrono::seconds{120});
+  EXPECT_EQ(cycles_of_program(all, std::chrono::seconds{115}).size(), 1U) << "119 is too soon, too";
+  EXPECT_EQ(cycles_of_program(all, std::chrono::seconds{500}).size(), 1U) << "better than nothing";
+}
+
 TEST(Statistics, ByHand) {
   EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
   EXPECT_DOUBLE_EQ(quantile({0, 10}, 0.25), 2.5);
