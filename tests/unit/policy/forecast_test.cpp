@@ -528,6 +528,22 @@ TEST(Learning, WhatAFastLinkTookLessIsNotTakenManyTimesFromASlowOne) {
   EXPECT_GT(learn(past, place, Quantity::TotalTime, 0.1).offset, -0.1) << "scaled down";
 }
 
+TEST(Learning, MovesOfNearlyOneSizeMakeNoSlope) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  const auto move = [&](double said, double came) {
+    PastMove out = ten_seconds_longer(in);
+    out.forecast.total_time_s = {said, 0.9 * said, 1.1 * said, said};
+    out.total_time_s = came;
+    return out;
+  };
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  const auto factor = [&](const std::vector<PastMove>& past) {
+    return learn(past, place, Quantity::TotalTime, 15).factor;
+  };
+  EXPECT_DOUBLE_EQ(factor({move(1.48, 1.68), move(1.78, 1.63)}), 1);
+  EXPECT_GT(factor({move(1, 1.2), move(10, 12), move(20, 24)}), 1.05);
+}
+
 TEST(Learning, WhatIsOffByAConstantIsItsLinks) {
   const ForecastInput in = input(1 * kMega, 4 * kMega);
   PastMove fast = ten_seconds_longer(in);
