@@ -79,7 +79,9 @@ class VmMigrate final : public Task {
   /// True: it is given up, and what follows is under way.
   bool watch_forecast(const OutgoingStatus& status);
   void tell_overrun(const std::string& words);
+  EarlierTry this_try() const;
   void begin_anew();
+  void forget_sending();
   bool watches_anew();
   void cancel_sending(const std::string& why);
   void source_is_silent(const Error& error);

@@ -46,18 +46,22 @@ void VmMigrate::tell_overrun(const std::string& words) {
   (void)wait_because("Overrun", reason, reason);
 }
 
+EarlierTry VmMigrate::this_try() const {
+  EarlierTry out;
+  out.strategy = migration_.sending.strategy;
+  const auto* said = forecast_ ? forecast_of(*forecast_, out.strategy) : nullptr;
+  if (said != nullptr) out.said_s = said->total_time_s;
+  out.lasted = migration_.total_time.value_or(Microseconds{0});
+  out.sent = migration_.transferred;
+  out.rounds = static_cast<int>(migration_.rounds.size());
+  out.ended = clock().wall_now();
+  return out;
+}
+
 void VmMigrate::begin_anew() {
   stop_probe();
   Migration row = migration_;
-  EarlierTry tried;
-  tried.strategy = row.sending.strategy;
-  const auto* said = forecast_ ? forecast_of(*forecast_, tried.strategy) : nullptr;
-  if (said != nullptr) tried.said_s = said->total_time_s;
-  tried.lasted = row.total_time.value_or(Microseconds{0});
-  tried.sent = row.transferred;
-  tried.rounds = static_cast<int>(row.rounds.size());
-  tried.ended = clock().wall_now();
-  row.earlier.push_back(tried);
+  row.earlier.push_back(this_try());
   const std::string why = std::exchange(row.reconsiders, {});
   row.total_time.reset();
   row.rounds.clear();
@@ -79,7 +83,12 @@ void VmMigrate::begin_anew() {
   if (!step(Event::Reconsider, why + "; the VM stayed on " + row.source.value, also)) return;
   migration_ = std::move(row);
   vm_ = std::move(stays);
-  // As a new process would find it.
+  forget_sending();
+  choose_moment();
+}
+
+/// As a new process would find it.
+void VmMigrate::forget_sending() {
   note_.clear();
   note_code_.reset();
   sends_ = gave_up_ = forced_ = paused_ = shared_ = holds_ = overran_ = false;
@@ -90,7 +99,6 @@ void VmMigrate::begin_anew() {
   sent_for_ = Microseconds{0};
   paused_at_ = WallTime{0};
   looks_ = 0;
-  choose_moment();
 }
 
 /// The log of a VM that was being sent begins again when it has stayed.

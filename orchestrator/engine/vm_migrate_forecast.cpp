@@ -28,7 +28,8 @@ void VmMigrate::take_up(Result<Forecast> made) {
   const bool anew = !migration_.earlier.empty();
   if (!made && anew) {
     // Blindly it would only go the same way once more.
-    return refuse(made.error().during("it can't be forecast anew: " + why_in("Planned", "")));
+    return refuse(
+        made.error().during("it can't be forecast anew: " + why_in(to_string(State::Planned), "")));
   }
   if (!made) {
     no_forecast_ = made.error().text();

@@ -241,7 +241,7 @@ void VmMigrate::abort_again(CopyPair seen) {
 }
 
 void VmMigrate::back_at_source() {
-  const bool over = operation().deadline.count() != 0 && clock().wall_now() > operation().deadline;
+  const bool over = clock().wall_now() > operation().deadline;
   if (!migration_.reconsiders.empty() && !operation().cancel_requested && !over) {
     return begin_anew();
   }

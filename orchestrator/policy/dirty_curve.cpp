@@ -51,8 +51,8 @@ constexpr double kConcaveUpTo = 1;
 // From so long a window on, s of wall time, a cycle is held to what windows of that length write.
 constexpr double kHeldFrom = 5;
 constexpr double kHeldTo = 1.1;  // times the mean
-// A program that filled 350 MB in its first 5 s, and wrote 58 in any 20 s then, was said to send
-// 910 MB where 627 came: of a second cycle of 20 s and that one nothing else could be made.
+// A program that wrote 396 MB in its first 5 s, and 58 in 20 s then, was said to send 910 MB where
+// 627 came: of a second cycle of 20 s and that one nothing else could be made.
 constexpr std::chrono::seconds kSetsUpFor{20};
 
 double seconds(Microseconds span) {
@@ -399,9 +399,9 @@ double progress_when_held(const CycleCurve& cycle) {
 }
 
 /// Windows of one length look alike wherever they begin, so one of twice the length writes no more,
-/// on average, than two. A cycle that saw much more than that, once, saw a program that set up: of
-/// 32 MiB that were filled after 7 s, and 8 MB written in any 10 s since, no other cycle of 10 s
-/// told, and moves were said to send 24 and 32% more than they did.
+/// on average, than two. A cycle that saw much more than that, once, saw a program that set up: in
+/// one 46 MB were written between 5 and 10 s, and 8 MB in any 10 s since, of which no other cycle
+/// of that length told; two moves were said to send 16 and 32% more than they did.
 void hold_to_mean(std::vector<CycleCurve>& cycles) {
   std::vector<double> progresses;
   for (const auto& cycle : cycles) {
@@ -419,10 +419,10 @@ void hold_to_mean(std::vector<CycleCurve>& cycles) {
   }
   for (auto& cycle : cycles) {
     auto knots = cycle.curve.knots();
-    const double own = std::max(mean, cycle.curve.at(from));
+    const double usual = std::max(mean, cycle.curve.at(from));
     for (auto& knot : knots) {
       if (knot.x > from) {
-        knot.y = std::clamp(kHeldTo * own * knot.x / from, cycle.curve.at(from), knot.y);
+        knot.y = std::clamp(kHeldTo * usual * knot.x / from, cycle.curve.at(from), knot.y);
       }
     }
     cycle.curve = MonotoneCurve(std::move(knots));

@@ -92,8 +92,8 @@ struct HypervisorCosts {
   // CPU time that an emulated CPU takes then for the same work, by what it took before: 0.083 of a
   // CPU became 0.11, 0.14 became 0.19. A throttled one feels that.
   double emulated_inflation = 1.3;
-  // Of that, the first write to a page after each look. In the 5 ms or so of a slice it is most of
-  // it: at 99% a sort wrote 2 to 3.4 MB in a second, MigTest 5 of a burst of 25 in two.
+  // Of that, the first write to a page after each look; by hand, so that it fits two programs: at
+  // 99% a sort wrote 2 to 3.4 MB in a second, MigTest 5 of a burst of 25 in two.
   double emulated_first_write_s = 4e-6;
   // CPU time that the destination's emulator takes to translate the guest's code anew. Jobs of one
   // rank on a quarter of a core lost 0.45 s beyond the downtime of a pre-copy over 1 Gbit/s and

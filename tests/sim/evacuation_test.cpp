@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/sim/checkpoint_world.h"
+#include "tests/sim/said_verdict.h"
 
 namespace mare::test {
 namespace {
@@ -23,19 +24,12 @@ class Evacuation : public CheckpointWorld {
   }
 
   policy::Verdict judge(const policy::ForecastInput& input) const {
-    policy::Verdict out;
-    for (const auto& offer : input.offers) {
-      StrategyForecast one;
-      one.strategy = offer.strategy;
-      one.offered = offer.offered;
-      one.why_not = offer.why_not;
-      one.total_time_s = {longest_s / 2, longest_s / 4, longest_s, longest_s / 2};
-      one.sent_bytes = {2e8, 1e8, 3e8, 2e8};
-      one.added_job_time_s = {0.5, 0.2, 1, 0.5};
-      out.strategies.push_back(one);
-    }
-    out.choice = Strategy::PreCopy;
-    out.reason = "it is said so";
+    StrategyForecast figures;
+    figures.total_time_s = {longest_s / 2, longest_s / 4, longest_s, longest_s / 2};
+    figures.sent_bytes = {2e8, 1e8, 3e8, 2e8};
+    figures.added_job_time_s = {0.5, 0.2, 1, 0.5};
+    policy::Verdict out = same_for_all(input, figures);
+    choose(out, Strategy::PreCopy);
     return out;
   }
 

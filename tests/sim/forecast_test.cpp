@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/sim/said_verdict.h"
 #include "tests/sim/sim_world.h"
 
 namespace mare::test {
@@ -21,18 +22,10 @@ class ForecastTest : public testing::Test {
   /// Says that every strategy on offer takes 2 s, and chooses `choice`.
   policy::Verdict judge(const policy::ForecastInput& input) {
     asked.push_back(input);
-    policy::Verdict out;
-    for (const auto& offer : input.offers) {
-      StrategyForecast one;
-      one.strategy = offer.strategy;
-      one.offered = offer.offered;
-      one.why_not = offer.why_not;
-      one.total_time_s = {2, 1, 3, 2};
-      out.strategies.push_back(one);
-    }
-    out.choice = choice;
-    if (choice) out.sending.strategy = *choice;
-    out.reason = choice ? "it is said so" : "Do not move: it is said so";
+    StrategyForecast figures;
+    figures.total_time_s = {2, 1, 3, 2};
+    policy::Verdict out = same_for_all(input, figures);
+    choose(out, choice);
     return out;
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/sim/invariants.h"
+#include "tests/sim/said_verdict.h"
 #include "tests/sim/sim_world.h"
 
 namespace mare::test {
@@ -51,20 +52,14 @@ class OverrunTest : public testing::Test {
   policy::Verdict judge(const policy::ForecastInput& input) {
     asked.push_back(input);
     if (asked.size() > stand_ins) return policy::forecast(input);
-    policy::Verdict out;
-    for (const auto& offer : input.offers) {
-      StrategyForecast one;
-      one.strategy = offer.strategy;
-      one.offered = offer.offered;
-      one.why_not = offer.why_not;
-      one.total_time_s = {8, 7, 9, 8};
-      out.strategies.push_back(one);
-    }
+    StrategyForecast figures;
+    figures.total_time_s = {8, 7, 9, 8};
+    policy::Verdict out = same_for_all(input, figures);
+    std::optional<Strategy> choice;
     for (auto wanted = order.rbegin(); wanted != order.rend(); ++wanted) {
-      if (why_not(input, *wanted).empty()) out.choice = *wanted;
+      if (why_not(input, *wanted).empty()) choice = *wanted;
     }
-    if (out.choice) out.sending.strategy = *out.choice;
-    out.reason = out.choice ? "it is said so" : "Do not move: it is said so";
+    choose(out, choice);
     return out;
   }
   static std::string why_not(const policy::ForecastInput& input, Strategy strategy) {
