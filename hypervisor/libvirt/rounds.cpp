@@ -9,6 +9,8 @@ namespace {
 
 // The event of the last iteration comes some milliseconds after the VM stopped for it.
 constexpr Microseconds kSameMoment{20'000};
+// Nothing that counts is sent in so short a time.
+constexpr Microseconds kNoRound{1'000};
 constexpr Microseconds kRecent{1'000'000};
 constexpr Microseconds kLongEnough{500'000};
 // Between rounds the log is looked at: that alone makes a rate look a little lower.
@@ -33,20 +35,28 @@ void RoundKeeper::begin(unsigned long long iteration, Microseconds elapsed, Byte
 
 void RoundKeeper::turn(unsigned long long iteration, Microseconds elapsed) {
   if (closed_ || iteration <= iteration_) return;
+  if (turns_ > 0 && elapsed - rounds_.back().started < kNoRound) {
+    iteration_ = iteration;
+    rounds_.back().index = static_cast<int>(iteration) - 1;
+    return;
+  }
   begin(iteration, elapsed, seen_);
-  turned_ = true;
+  ++turns_;
 }
 
-void RoundKeeper::settle_turn(const Sample& sample) {
-  turned_ = false;
-  if (rounds_.size() < 2 || sample.elapsed <= seen_at_) return;
-  Round& now = rounds_.back();
-  const auto part = static_cast<double>((now.started - seen_at_).count()) /
-                    static_cast<double>((sample.elapsed - seen_at_).count());
-  const auto sent = static_cast<double>((sample.transferred - seen_).count);
-  const Bytes before{static_cast<std::uint64_t>(sent * std::clamp(part, 0.0, 1.0))};
-  rounds_[rounds_.size() - 2].sent = rounds_[rounds_.size() - 2].sent + before;
-  began_with_ = began_with_ + before;
+void RoundKeeper::settle_turns(Bytes transferred, Microseconds elapsed) {
+  const std::size_t over = std::min(turns_, rounds_.size() - 1);
+  turns_ = 0;
+  if (elapsed <= seen_at_) return;
+  const auto sent = static_cast<double>((transferred - seen_).count);
+  const auto all = static_cast<double>((elapsed - seen_at_).count());
+  for (std::size_t i = rounds_.size() - 1 - over; i + 1 < rounds_.size(); ++i) {
+    const auto since = std::max(rounds_[i].started, seen_at_);
+    const double part = static_cast<double>((rounds_[i + 1].started - since).count()) / all;
+    const Bytes share{static_cast<std::uint64_t>(sent * std::clamp(part, 0.0, 1.0))};
+    rounds_[i].sent = rounds_[i].sent + share;
+    began_with_ = began_with_ + share;
+  }
 }
 
 void RoundKeeper::add(const Sample& sample) {
@@ -54,11 +64,11 @@ void RoundKeeper::add(const Sample& sample) {
   if (closed_ || sample.iteration == 0 || sample.iteration < iteration_) return;
   if (sample.iteration != iteration_) {
     const bool first = rounds_.empty();
-    turned_ = false;
+    turns_ = 0;
     begin(sample.iteration, first ? Microseconds{0} : sample.elapsed,
           first ? Bytes{0} : sample.transferred);
   }
-  if (turned_) settle_turn(sample);
+  if (turns_ > 0) settle_turns(sample.transferred, sample.elapsed);
   seen_ = sample.transferred;
   seen_at_ = sample.elapsed;
   Round& now = rounds_.back();
@@ -72,10 +82,12 @@ void RoundKeeper::close(const End& end) {
   if (closed_) return;
   closed_ = true;
   if (rounds_.empty()) return;
+  // With one turn alone, what came since is the last round's.
+  if (turns_ > 1) settle_turns(end.transferred, end.elapsed);
   // What is sent while the VM stands is a round of its own, also if it was too short to be seen.
   const bool unseen =
       end.paused && rounds_.back().started + kSameMoment < *end.paused && *end.paused < end.elapsed;
-  if (unseen) begin(iteration_ + 1, *end.paused, seen_);
+  if (unseen) begin(iteration_ + 1, *end.paused, std::max(seen_, began_with_));
   Round& last = rounds_.back();
   last.duration = std::max(last.duration, end.elapsed - last.started);
   last.sent = std::max(last.sent, end.transferred - began_with_);

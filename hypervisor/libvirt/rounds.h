@@ -1,6 +1,7 @@
 // Turns what is heard of a migration (events and samples of its statistics) into rounds. Pure.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -9,8 +10,8 @@
 namespace mare::libvirt {
 
 /// QEMU tells totals, and which iteration it is in; a round is what lies between two iterations.
-/// Rounds that no event and no sample told of are lost in the next one's figures: the sums stay
-/// right.
+/// Rounds that no event and no sample told of, and those that were over as soon as they began (two
+/// events that arrived together), are lost in the next one's figures: the sums stay right.
 class RoundKeeper {
  public:
   struct Sample {
@@ -34,14 +35,14 @@ class RoundKeeper {
 
  private:
   void begin(unsigned long long iteration, Microseconds elapsed, Bytes transferred);
-  /// The bytes at the last turn, by the rate between the samples around it.
-  void settle_turn(const Sample& sample);
+  /// The bytes at the turns since the last sample, by the rate from there to this one.
+  void settle_turns(Bytes transferred, Microseconds elapsed);
 
   std::vector<Round> rounds_;
   Bytes began_with_;
   Bytes seen_;               // transferred, at the last sample
   Microseconds seen_at_{0};  // of the last sample
-  bool turned_ = false;      // since the last sample
+  std::size_t turns_ = 0;    // since the last sample
   unsigned long long iteration_ = 0;
   bool closed_ = false;
 };

@@ -86,6 +86,50 @@ TEST(RoundKeeper, AnEventSaysWhenARoundBeganAndTheSamplesAroundItHowMuchWasSent)
   EXPECT_EQ(rounds[1].sent, Bytes{100});
 }
 
+TEST(RoundKeeper, ARoundBetweenTwoSamplesHasItsShareOfWhatWasSentThen) {
+  RoundKeeper keeper;
+  keeper.turn(1, milliseconds{0});
+  keeper.add(at(1, 100, 1000, 1000));
+  keeper.turn(2, milliseconds{110});
+  keeper.turn(3, milliseconds{130});
+  // 10 bytes in each of the 40 ms.
+  keeper.add(at(3, 140, 1400, 200));
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 3U);
+  EXPECT_EQ(rounds[0].sent, Bytes{1100});
+  EXPECT_EQ(rounds[1].sent, Bytes{200});
+  EXPECT_EQ(rounds[2].sent, Bytes{100});
+}
+
+TEST(RoundKeeper, ARoundThatNoSampleFollowedHasItsShareToo) {
+  RoundKeeper keeper;
+  keeper.turn(1, milliseconds{0});
+  keeper.add(at(1, 100, 1000, 1000));
+  keeper.turn(2, milliseconds{110});
+  keeper.turn(3, milliseconds{130});
+  keeper.close({Bytes{1400}, milliseconds{140}, milliseconds{128}});
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 3U);
+  EXPECT_EQ(rounds[1].sent, Bytes{200});
+  EXPECT_EQ(rounds[2].sent, Bytes{100});
+}
+
+TEST(RoundKeeper, EventsThatArriveTogetherBeginOneRound) {
+  RoundKeeper keeper;
+  keeper.turn(1, milliseconds{0});
+  keeper.add(at(1, 100, 1000, 1000));
+  keeper.turn(2, milliseconds{110});
+  keeper.turn(3, milliseconds{110} + std::chrono::microseconds{13});
+  keeper.add(at(3, 120, 1200, 200));
+  keeper.close({Bytes{1400}, milliseconds{150}, {}});
+  const auto& rounds = keeper.rounds();
+  ASSERT_EQ(rounds.size(), 2U);
+  EXPECT_EQ(rounds[0].sent, Bytes{1100});
+  EXPECT_EQ(rounds[1].index, 2);
+  EXPECT_EQ(rounds[1].started, milliseconds{110});
+  EXPECT_EQ(rounds[1].sent, Bytes{300});
+}
+
 /// The last round is short: mostly no sample falls into it.
 TEST(RoundKeeper, WhatWasSentWhileTheVmStoodIsARoundOfItsOwn) {
   RoundKeeper keeper;
