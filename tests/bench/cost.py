@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 
 #: After a move TCP still waits for its timers: what they cost is the move's, too.
@@ -73,24 +72,3 @@ def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float
     there = sum(1 for end in ends if first < end <= switched)
     done = there * paces[0] + (iterations - there) * paces[1]
     return Cost(last - first - done, 0.0, usual)
-
-
-def beside_twin(ends: list[float], twin: list[float], begun: float, ended: float, quiet_s: float, switched: float | None = None) -> Cost | None:
-    """The same by a clock that goes as quick as the machine.
-
-    `twin`: ends of iterations, on this machine's clock, of the same program in another VM on the same core, that stays. A
-    machine that is itself a guest goes slower by a third for seconds at times, and a program that computes all the time goes
-    with it; so does its twin. Time is counted by the twin's iterations, and told in seconds by their usual length. None: too
-    few iterations, or the twin was not seen all the time.
-    """
-    first, last = begun - quiet_s, ended + SETTLE_S + quiet_s
-    seen = [end for end in twin if first - quiet_s <= end <= last + quiet_s]
-    if len(seen) <= 2 * FEWEST or seen[0] > first or seen[-1] < last:
-        return None
-    usual = (seen[-1] - seen[0]) / (len(seen) - 1)
-
-    def by_twin(moment: float) -> float:
-        at = min(max(bisect.bisect_right(seen, moment), 1), len(seen) - 1)
-        return usual * (at - 1 + (moment - seen[at - 1]) / (seen[at] - seen[at - 1]))
-    near = [by_twin(end) for end in ends if seen[0] <= end <= seen[-1]]
-    return added_job_time(near, by_twin(begun), by_twin(ended), quiet_s, None if switched is None else by_twin(switched))

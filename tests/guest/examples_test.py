@@ -150,6 +150,14 @@ class Writer(ExampleTest):
                 self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
                 self.assertIn("verified=no", result.stdout)
 
+    def test_a_factorisation_waits_for_the_rest_of_its_period(self) -> None:
+        result = mpirun(1, program("writer"), "--pattern", "lu", "--size-mib", "1", "--seconds", "2", "--period-ms", "100",
+                        "--busy-percent", "20")
+        self.assertEqual(value(result, "verified"), "yes")
+        starts = [int(found) for found in re.findall(r"start_us=(\d+)", result.stdout)]
+        self.assertGreater(len(starts), 2)
+        self.assertGreaterEqual(min(after - before for before, after in zip(starts, starts[1:])), 100_000)
+
     def test_ends_when_told(self) -> None:
         (pathlib.Path(self.folder) / "enough").touch()
         result = mpirun(2, program("writer"), "--seconds", "600", "--until", "enough", "--size-mib", "1",
@@ -157,7 +165,8 @@ class Writer(ExampleTest):
         self.assertEqual(result.returncode, 0)
 
     def test_wrong_options(self) -> None:
-        for wrong in (["--pattern", "x"], ["--size-mib", "0"], ["--seconds", "0"], ["argument"]):
+        for wrong in (["--pattern", "x"], ["--size-mib", "0"], ["--seconds", "0"], ["--busy-percent", "0"],
+                      ["--busy-percent", "101"], ["argument"]):
             self.assertEqual(run(program("writer"), *wrong).returncode, 2, wrong)
 
 

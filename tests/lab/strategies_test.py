@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unittest
 
 from lib.cluster import Cluster, Json
@@ -10,6 +11,7 @@ from lib.waiting import wait_until
 
 POOL = "strat"
 STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy", "checkpoint-restart")
+FULL = bool(os.environ.get("MARE_TEST_FULL"))
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
 BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
@@ -66,7 +68,7 @@ class StrategiesTest(unittest.TestCase):
         self.assertEqual(self.cluster.items(f"migrations?vm={vm}")[0]["strategy"], "compressed")
 
     def test_a_move_through_a_file_tells_its_three_times(self) -> None:
-        job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=600))
+        job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=200))
         job.wait_for_iterations(5)
         vm = job.vms()[1]
         destination = self.cluster.another_host(self.cluster.host_of(vm))
@@ -110,7 +112,8 @@ class StrategiesTest(unittest.TestCase):
                           f"{operation['id']} is {state}", patience_s=60, period_s=0.05)
 
     def test_at_the_time_limit_each_action_ends_what_would_not(self) -> None:
-        for action in ("cancel", "stop-and-copy", "post-copy"):
+        # The others are in the driver's contract.
+        for action in ("cancel", "stop-and-copy", "post-copy") if FULL else ("post-copy",):
             with self.subTest(action=action):
                 job, vm, source, operation = self.begin_slow("pre-copy", time_limit_s=6, at_limit=action)
                 ended = self.cluster.ended(operation["id"])
@@ -122,7 +125,8 @@ class StrategiesTest(unittest.TestCase):
                 self.cluster.assert_clean(vm)
 
     def test_a_cancel_before_the_switch_leaves_the_vm_where_it_was(self) -> None:
-        for strategy in ("pre-copy", "throttled", "rate-controlled"):
+        # The driver's contract cancels a move by every strategy, of a VM without a job.
+        for strategy in ("pre-copy", "throttled", "rate-controlled") if FULL else ("throttled",):
             with self.subTest(strategy=strategy):
                 job, vm, source, operation = self.begin_slow(strategy)
                 self.wait_state(operation, "PreCopying")
@@ -133,7 +137,7 @@ class StrategiesTest(unittest.TestCase):
                 job.assert_right()
 
     def test_qemu_stops_by_the_rate_of_the_link_as_it_was_measured(self) -> None:
-        for strategy in ("pre-copy", "throttled"):
+        for strategy in ("pre-copy", "throttled") if FULL else ("pre-copy",):
             with self.subTest(strategy=strategy):
                 job, vm, source, operation = self.begin_slow(strategy)
                 self.wait_state(operation, "PreCopying")

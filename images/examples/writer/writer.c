@@ -25,6 +25,7 @@ struct options {
   uint64_t rate_pages_per_s;
   uint64_t period_ms;
   uint64_t burst_ms;
+  uint64_t busy_percent;
   uint64_t seconds;
   uint64_t seed;
   uint64_t corrupt_at;  // 0: never
@@ -88,6 +89,7 @@ static void read_options(int argc, char** argv, struct options* options) {
                                         {"rest-mib", required_argument, NULL, 'q'},
                                         {"rate-mib", required_argument, NULL, 'r'},
                                         {"burst-ms", required_argument, NULL, 'b'},
+                                        {"busy-percent", required_argument, NULL, 'w'},
                                         {"period-ms", required_argument, NULL, 'm'},
                                         {"seconds", required_argument, NULL, 't'},
                                         {"until", required_argument, NULL, 'u'},
@@ -102,6 +104,7 @@ static void read_options(int argc, char** argv, struct options* options) {
                               .rate_pages_per_s = 8 * kPagesPerMib,
                               .period_ms = 50,
                               .burst_ms = 4000,
+                              .busy_percent = 100,
                               .seconds = 60,
                               .seed = 1};
   int index = 0;
@@ -123,6 +126,9 @@ static void read_options(int argc, char** argv, struct options* options) {
         break;
       case 'b':
         options->burst_ms = example_number("writer", name, optarg, 1, 3600000);
+        break;
+      case 'w':
+        options->busy_percent = example_number("writer", name, optarg, 1, 100);
         break;
       case 'm':
         options->period_ms = example_number("writer", name, optarg, 1, 60000);
@@ -262,7 +268,8 @@ static bool set_up_lu(struct run* run) {
   double flops = 0;
   uint64_t now = begun;
   for (; now < begun + 1000000; now = example_now_us(), flops += piece) factor_some(run, piece);
-  run->lu_flops = flops * (double)(run->options.period_ms * 1000) / (double)(now - begun);
+  const double busy_us = (double)(run->options.period_ms * run->options.busy_percent * 10);
+  run->lu_flops = flops * busy_us / (double)(now - begun);
   return true;
 }
 
@@ -337,6 +344,7 @@ static bool meet(struct run* run, uint64_t begun) {
 
 static void iterate(struct run* run) {
   const uint64_t period = run->options.period_ms * 1000;
+  const bool waits = run->options.pattern != kLu || run->options.busy_percent < 100;
   const uint64_t begun = example_now_us();
   for (uint64_t iteration = 1;; ++iteration) {
     const uint64_t start = example_now_us();
@@ -353,7 +361,7 @@ static void iterate(struct run* run) {
       fflush(stdout);
     }
     if (last) return;
-    if (duration < period && run->options.pattern != kLu) example_pause_us(period - duration);
+    if (duration < period && waits) example_pause_us(period - duration);
   }
 }
 

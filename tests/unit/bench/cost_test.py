@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 import paths  # noqa: F401
-from cost import SETTLE_S, Told, added_job_time, beside_twin, ends_across
+from cost import SETTLE_S, Told, added_job_time, ends_across
 
 QUIET_S = 10.0
 
@@ -108,44 +108,6 @@ class Added(unittest.TestCase):
         self.assertIsNone(added_job_time(ends, 2.5, 10, QUIET_S))
         self.assertIsNone(added_job_time(ends, 20, 27, QUIET_S))
         self.assertIsNone(added_job_time([], 2, 3, QUIET_S))
-
-
-class BesideTwin(unittest.TestCase):
-    BEGUN, ENDED = 40.0, 60.0
-
-    @staticmethod
-    def on_a_machine(stall_s: float = 0.0) -> list[float]:
-        """0.2 s an iteration, but 0.3 s from 45 to 56 s; at 50 s it stands still."""
-        ends, now = [], 0.0
-        while now < 100:
-            now += 0.3 if 45 <= now < 56 else 0.2
-            if stall_s and now >= 50:
-                now, stall_s = now + stall_s, 0.0
-            ends.append(now)
-        return ends
-
-    def added(self, stall_s: float) -> tuple[float, float]:
-        ends = self.on_a_machine(stall_s)
-        alone = added_job_time(ends, self.BEGUN, self.ENDED, QUIET_S)
-        beside = beside_twin(ends, self.on_a_machine(), self.BEGUN, self.ENDED, QUIET_S)
-        assert alone is not None and beside is not None
-        return alone.added, beside.added
-
-    def test_a_machine_that_went_slower_costs_nothing(self) -> None:
-        alone, beside = self.added(0.0)
-        self.assertGreater(alone, 3)
-        self.assertAlmostEqual(beside, 0, 1)
-
-    def test_a_stop_costs_what_the_twin_did_meanwhile(self) -> None:
-        """3 s, in which the machine went at two thirds of its pace: 2 s of its usual one, by the mean of all that was seen 2.3."""
-        _, beside = self.added(3.0)
-        self.assertGreater(beside, 1.9)
-        self.assertLess(beside, 2.6)
-
-    def test_a_twin_that_was_not_seen_all_the_time_tells_nothing(self) -> None:
-        twin = [end for end in self.on_a_machine() if end < 65]
-        self.assertIsNone(beside_twin(self.on_a_machine(), twin, self.BEGUN, self.ENDED, QUIET_S))
-        self.assertIsNone(beside_twin(self.on_a_machine(), [], self.BEGUN, self.ENDED, QUIET_S))
 
 
 if __name__ == "__main__":

@@ -79,6 +79,24 @@ class Stays(unittest.TestCase):
         self.assertEqual(cluster.kill_mared.call_count, cluster.start_mared.call_count)
 
 
+class Ratios(unittest.TestCase):
+    @staticmethod
+    def rows(ours: float, best: float, nothing: tuple[float, ...]) -> list[move.Json]:
+        lost = [(move.OURS, ours), (move.METHODS[0].name, best), *((move.NOTHING, value) for value in nothing)]
+        return [{"rate": "1gbit", "case": "idle", "done": True, "method": method, "added_job_time_s": value, "total_time_s": 3.0}
+                for method, value in lost]
+
+    def test_what_nobody_can_tell_from_nothing_is_said_beside(self) -> None:
+        one, = move.ratios(self.rows(0.5, 0.4, (0.02, -0.1)))
+        self.assertAlmostEqual(one["over_best"], 1.25)
+        self.assertAlmostEqual(one["noise_s"], 0.1)
+        self.assertAlmostEqual(one["surely_over_best"], 1.0)
+
+    def test_where_nobody_looked_nothing_is_sure(self) -> None:
+        one, = move.ratios(self.rows(0.5, 0.4, ()))
+        self.assertEqual((one["noise_s"], one["surely_over_best"], one["surely_over_median"]), (None, None, None))
+
+
 class GoesOn(unittest.TestCase):
     def test_a_case_that_is_whole_needs_no_job(self) -> None:
         """Stopped in the second case: only that one's job runs again."""
@@ -100,7 +118,7 @@ class GoesOn(unittest.TestCase):
         cluster = mock.Mock()
         cluster.ensure_pool.return_value = ["move-0"]
         with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(
-                move, one_run=one_run, Job=job_of, ByHand=mock.Mock(), Caps=mock.MagicMock(), new_vms=mock.Mock()):
+                move, one_run=one_run, Job=job_of, ByHand=mock.Mock(), Caps=mock.MagicMock(), new_vm=mock.Mock()):
             def run() -> move.Json:
                 partial = Partial(Path(folder) / "move.json.partial", {"bench": "move"})
                 return move.run(cluster, argparse.Namespace(seed=1, quick=True, repeat=1, partial=partial))
