@@ -40,10 +40,10 @@ def ends_across(told: list[Told], begun: float, ended: float, quiet_s: float) ->
     Its clock stands still with it, so the quickest line before tells how it went then and the quickest after how it
     goes since. In between a line counts as of when it came.
     """
-    near = quiet_s + 2 * SETTLE_S
-    before = [one for one in told if begun - near <= one.arrived <= begun]
+    # Not a line of before the quiet stretch: the VM may have stood still there, and its clock with it.
+    before = [one for one in told if begun - quiet_s <= one.arrived <= begun]
     within = [one.arrived for one in told if begun < one.arrived <= ended]
-    after = [one for one in told if ended < one.arrived <= ended + near]
+    after = [one for one in told if ended < one.arrived <= ended + quiet_s + 2 * SETTLE_S]
     ends = list(within)
     for part in (before, after):
         offset = min((one.arrived - one.end for one in part), default=0.0)

@@ -35,6 +35,17 @@ class Across(unittest.TestCase):
         self.assertAlmostEqual(cost.added, 1.5, 3)
         self.assertEqual(ends, sorted(ends))
 
+    def test_a_move_before_the_quiet_stretch_costs_nothing(self) -> None:
+        """The VM was brought back: 11 s before this move, of which nothing else is to be seen, it stood still for 2 s."""
+        told, now = [], 0.0
+        for index in range(150):
+            now += 0.4 + (2.0 if index == 50 else 0.0)
+            told.append(Told(now, now - (2.0 if index >= 50 else 0.0)))
+        begun = told[50].arrived + 11
+        cost = added_job_time(ends_across(told, begun, begun + 3, QUIET_S), begun, begun + 3, QUIET_S)
+        assert cost is not None
+        self.assertAlmostEqual(cost.added, 0, 6)
+
     def test_who_told_nothing_ended_nothing(self) -> None:
         self.assertEqual(ends_across([], 10, 20, QUIET_S), [])
 
