@@ -1,4 +1,4 @@
-"""What a move cost its job, by the ends of its iterations. Pure: values in, values out."""
+"""What a move cost its job, by when its iterations end, or begin. Pure: values in, values out."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """A line that tells of an iteration's end."""
+    """A line that tells of an iteration, written at its end."""
 
     arrived: float  # this machine's clock
-    end: float  # the clock of the VM that wrote it
+    start: float  # the clock of the VM that wrote it
+    end: float
 
 
-def ends_across(told: list[Told], begun: float, ended: float, quiet_s: float) -> list[float]:
-    """Ends of iterations on this machine's clock, around a move of the VM that told them.
+def starts_across(told: list[Told], begun: float, ended: float, quiet_s: float) -> list[float]:
+    """Starts of iterations on this machine's clock, around a move of the VM that told them.
 
-    Its clock stands still with it, so the quickest line before tells how it went then and the quickest after how it
-    goes since. In between a line counts as of when it came.
+    Starts, since a program that waits for a clock keeps these, however long its work takes. The VM's clock stands still
+    with it, so the quickest line before tells how it went then and the quickest after how it goes since. In between a line
+    counts as of when it came.
     """
     # Not a line of before the quiet stretch: the VM may have stood still there, and its clock with it.
     before = [one for one in told if begun - quiet_s <= one.arrived <= begun]
     within = [one.arrived for one in told if begun < one.arrived <= ended]
     after = [one for one in told if ended < one.arrived <= ended + quiet_s + 2 * SETTLE_S]
-    ends = list(within)
+    starts = list(within)
     for part in (before, after):
         offset = min((one.arrived - one.end for one in part), default=0.0)
-        ends += [one.end + offset for one in part]
-    return sorted(ends)
+        starts += [one.start + offset for one in part]
+    return sorted(starts)
 
 
 def added_job_time(ends: list[float], begun: float, ended: float, quiet_s: float, switched: float | None = None) -> Cost | None:
     """What the job did not do from its last iteration before the move to one well after it, at its usual pace.
 
-    Both times are ends of iterations, so no part of one is counted wrong. The usual pace is that of the quiet
+    Both times are ends of iterations (or starts, all of them), so no part of one is counted wrong. The usual pace is that of the quiet
     stretches of `quiet_s` before and after; where it is known when the VM `switched`, that of before holds until then and
     that of after from then on: two emulators of one guest differ by some percent, which is nothing that a move of 40 s
     takes from the job. None: too few iterations there.

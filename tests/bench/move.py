@@ -20,7 +20,7 @@ from typing import Any
 
 from by_hand import METHODS, SAVE_RESTORE, ByHand, Method, Move
 from caps import Caps
-from cost import Cost, added_job_time, ends_across
+from cost import SETTLE_S, Cost, added_job_time, starts_across
 from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 from partial import Partial
@@ -109,10 +109,10 @@ class Job:
         def look() -> Cost | None:
             told = told_by(list(self.tail.lines))
             heard = next((one.arrived for one in told if one.arrived > move.ended), None)
-            # The ends of a job that waits for a clock tell its pace by the first few.
-            if heard is None:
+            # By the first few alone, what is off in their length would count for all that came since the switch.
+            if heard is None or time.time() < heard + SETTLE_S + QUIET_S:
                 return None
-            return added_job_time(ends_across(told, move.begun, heard, QUIET_S), move.begun, heard, QUIET_S, move.switched or move.ended)
+            return added_job_time(starts_across(told, move.begun, heard, QUIET_S), move.begun, heard, QUIET_S, move.switched or move.ended)
         try:
             return wait_until(look, f"{self.id} is seen before and after its move", patience_s=SILENT_S, period_s=0.5).added
         except AssertionError:

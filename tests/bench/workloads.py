@@ -15,7 +15,7 @@ for _folder in ("tests/lab", "ui/quickstart"):
         sys.path.insert(0, str(ROOT / _folder))
 
 import report  # noqa: E402
-from cost import SETTLE_S, Cost, Told, added_job_time, ends_across  # noqa: E402
+from cost import SETTLE_S, Cost, Told, added_job_time, starts_across  # noqa: E402
 from client import Follower, Mare  # noqa: E402
 from lib.cluster import Cluster, Json  # noqa: E402
 from lib.waiting import wait_until  # noqa: E402
@@ -31,7 +31,7 @@ QUIET_S = 8.0
 
 def told_by(lines: list[report.Line]) -> list[Told]:
     found = [(line.arrived, LINE.match(line.text)) for line in lines]
-    return [Told(arrived, (int(one[2]) + int(one[3])) / 1e6) for arrived, one in found if one]
+    return [Told(arrived, int(one[2]) / 1e6, (int(one[2]) + int(one[3])) / 1e6) for arrived, one in found if one]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Running:
             return None
 
         def look() -> Cost | None:
-            return added_job_time(ends_across(self.told(), begun, ended, QUIET_S), begun, ended, QUIET_S)
+            return added_job_time(starts_across(self.told(), begun, ended, QUIET_S), begun, ended, QUIET_S)
         wait_until(lambda: time.time() > ended + SETTLE_S + QUIET_S, "the job is at its usual work again", period_s=0.2)
         cost = look()
         return cost.added if cost and cost.tells() else None
