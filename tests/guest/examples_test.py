@@ -156,7 +156,8 @@ class Writer(ExampleTest):
         self.assertEqual(value(result, "verified"), "yes")
         starts = [int(found) for found in re.findall(r"start_us=(\d+)", result.stdout)]
         self.assertGreater(len(starts), 2)
-        self.assertGreaterEqual(min(after - before for before, after in zip(starts, starts[1:])), 100_000)
+        # By a clock's ticks: one iteration may begin late, and the next does not.
+        self.assertGreaterEqual(starts[-1] - starts[0], 100_000 * (len(starts) - 1) - 5_000)
 
     def test_ends_when_told(self) -> None:
         (pathlib.Path(self.folder) / "enough").touch()

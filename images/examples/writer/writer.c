@@ -342,10 +342,20 @@ static bool meet(struct run* run, uint64_t begun) {
   return last != 0;
 }
 
+// Waits for the next tick of a clock that goes on from `tick`, or from now if that is over: what
+// waking takes does not add up, and what was lost is not made good.
+static uint64_t wait_for_tick(uint64_t tick, uint64_t period_us) {
+  const uint64_t now = example_now_us();
+  if (now >= tick + period_us) return now;
+  example_pause_us(tick + period_us - now);
+  return tick + period_us;
+}
+
 static void iterate(struct run* run) {
   const uint64_t period = run->options.period_ms * 1000;
   const bool waits = run->options.pattern != kLu || run->options.busy_percent < 100;
   const uint64_t begun = example_now_us();
+  uint64_t tick = begun;
   for (uint64_t iteration = 1;; ++iteration) {
     const uint64_t start = example_now_us();
     write_some(run, start - begun);
@@ -361,9 +371,7 @@ static void iterate(struct run* run) {
       fflush(stdout);
     }
     if (last) return;
-    // With what telling of it took, which depends on the machine.
-    const uint64_t spent = example_now_us() - start;
-    if (spent < period && waits) example_pause_us(period - spent);
+    if (waits) tick = wait_for_tick(tick, period);
   }
 }
 
