@@ -102,6 +102,7 @@ MemoryProfile profile_of(const World& world, const Guest& guest) {
   out.source = "sim";
   out.taken = world.wall(world.now);
   out.total = guest.spec.memory;
+  out.emulated = guest.model.emulated;
   out.compressed_fraction = std::clamp(guest.model.compressed_fraction, 0.01, 1.0);
   out.hot_compressed_fraction = out.compressed_fraction;
   out.cycles = cycles_of(world, guest);

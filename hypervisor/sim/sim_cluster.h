@@ -47,6 +47,7 @@ struct VmModel {
   Seconds shutdown{0.5};
   double compressed_fraction = 0.4;  // of its memory, by zstd -1
   Seconds clone_boot{0.5};           // from a template
+  bool emulated = false;             // so its profile says; it is as quick all the same
 };
 
 struct MigrationModel {

@@ -78,6 +78,25 @@ class ForecastTest : public testing::Test {
   std::vector<policy::ForecastInput> asked;
 };
 
+TEST_F(ForecastTest, AnEmulatedGuestIsAskedHowItIsWhenItsEmulatorHasSettled) {
+  world.cluster.set_vm_model({.emulated = true});
+  engine::PoolCreateRequest pool;
+  pool.id = PoolId{"slow"};
+  pool.size = 1;
+  ASSERT_EQ(must_end(world.engine().submit(pool)).outcome, Outcome::Succeeded);
+  const auto asked_after = [this](const char* name) {
+    engine::MigrateRequest move;
+    move.vm = VmId{name};
+    const auto done = must_end(world.engine().submit(move));
+    EXPECT_EQ(done.outcome, Outcome::Succeeded) << done.reason;
+    return done.ended - migration(done.id).switched;
+  };
+  EXPECT_LT(asked_after("demo-0"), seconds{1});
+  const auto later = asked_after("slow-0");
+  EXPECT_GE(later, seconds{1});
+  EXPECT_LT(later, seconds{2});
+}
+
 TEST_F(ForecastTest, ADryRunIsStoredAndMovesNothing) {
   const HostId before = *vm_row().host;
   const Operation ended = dry_run();
