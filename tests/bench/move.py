@@ -202,11 +202,6 @@ def new_vm(cluster: Cluster) -> None:
     cluster.start_mared()
 
 
-def new_job(cluster: Cluster, workload: Workload) -> Job:
-    new_vm(cluster)
-    return Job(cluster, workload)
-
-
 def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     partial: Partial = options.partial
     chance = random.Random(options.seed)
@@ -219,7 +214,8 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
                 wanted = {f"{rate} {name} {turn}": method for turn, method in turns(chance, 1 if options.quick else options.repeat)}
                 job, home, away = None, "", ""
                 if wanted.keys() - partial.rows.keys():
-                    job = new_job(cluster, workload)
+                    new_vm(cluster)
+                    job = Job(cluster, workload)
                     home = cluster.host_of(job.vm)
                     away = cluster.another_host(home)
                 for key, method in wanted.items():

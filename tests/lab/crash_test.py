@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import http.client
-import os
 import sqlite3
 import subprocess
 import unittest
 
 from lib.cluster import Cluster, Json, kill
+from lib.extent import FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
@@ -25,7 +25,6 @@ VICTIMS = ("mared", "source", "destination")
 SAMPLE = {("Planned", "mared"), ("Reserved", "destination"), ("PreCopying", "source"), ("Switching", "mared"),
           ("Committed", "destination"), ("Aborting", "source")}
 HOLD_MS = 4000
-FULL = bool(os.environ.get("MARE_TEST_FULL"))
 CASES = [(state, victim) for state in STATES for victim in VICTIMS if FULL or (state, victim) in SAMPLE]
 
 

@@ -9,6 +9,7 @@ import signal
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import FULL
 from lib.migtest import MigTest, Shape
 from lib.processes import QEMU, WATCHDOG, Doubles, end_at_once, has_ended, of_lab
 from lib.waiting import holds_for, wait_until
@@ -24,7 +25,7 @@ CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
 
 
 #: Minutes each, of what the others and the simulator show as well.
-FULL = unittest.skipUnless(os.environ.get("MARE_TEST_FULL"), "with tests/lab/run --full")
+IN_FULL = unittest.skipUnless(FULL, "with tests/lab/run --full")
 
 
 class RecoveryTest(unittest.TestCase):
@@ -88,7 +89,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.kill_qemus(self.cluster.host_of(job.vms()[1]))
         self.assert_back(job)
 
-    @FULL
+    @IN_FULL
     def test_a_host_whose_vms_and_agent_are_killed(self) -> None:
         job = self.submitted()
         host = self.cluster.host_of(job.vms()[1])
@@ -148,7 +149,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.kill_qemus(host)
         return json.loads(done.stdout)["request"]["fates"]
 
-    @FULL
+    @IN_FULL
     def test_a_host_that_will_fail_is_left_in_time(self) -> None:
         job = self.submitted()
         vm = job.vms()[1]
@@ -178,7 +179,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
 
-    @FULL
+    @IN_FULL
     def test_an_agent_that_is_killed_takes_its_vms_along(self) -> None:
         """The host is only silent: its VMs run on. The watchdog ends them, and only then they run elsewhere."""
         job = self.submitted()
@@ -200,7 +201,7 @@ class RecoveryTest(unittest.TestCase):
         self.assertTrue(agent and watchdogs)
         return [agent, *watchdogs]
 
-    @FULL
+    @IN_FULL
     def test_an_agent_and_its_watchdog_that_are_killed_at_once(self) -> None:
         """The kernel ends its VMs when the lease is over."""
         job = self.submitted()
@@ -236,7 +237,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_mared()
         self.assert_back(job, restarts=0)
 
-    @FULL
+    @IN_FULL
     def test_a_vm_that_is_killed(self) -> None:
         job = self.submitted()
         self.cluster.kill_qemus(self.cluster.host_of(job.vms()[0]))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import unittest
 
 from lib.cluster import Cluster
+from lib.extent import FULL
 from lib.soak import run_soak
 
 
 class SoakTest(unittest.TestCase):
     def test_there_and_back_again_and_again(self) -> None:
-        wanted = 50 if os.environ.get("MARE_TEST_FULL") else 6
+        wanted = 50 if FULL else 6
         cluster = Cluster()
         cluster.restore()
         cluster.without_pools()

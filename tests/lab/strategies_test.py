@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
 POOL = "strat"
 STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy", "checkpoint-restart")
-FULL = bool(os.environ.get("MARE_TEST_FULL"))
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
 BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
@@ -112,7 +111,7 @@ class StrategiesTest(unittest.TestCase):
                           f"{operation['id']} is {state}", patience_s=60, period_s=0.05)
 
     def test_at_the_time_limit_each_action_ends_what_would_not(self) -> None:
-        # The others are in the driver's contract.
+        # What the others do is in the driver's contract, too.
         for action in ("cancel", "stop-and-copy", "post-copy") if FULL else ("post-copy",):
             with self.subTest(action=action):
                 job, vm, source, operation = self.begin_slow("pre-copy", time_limit_s=6, at_limit=action)

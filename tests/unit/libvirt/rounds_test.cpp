@@ -1,15 +1,25 @@
 #include "hypervisor/libvirt/rounds.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace mare::libvirt {
 namespace {
 
 using std::chrono::milliseconds;
+using testing::ElementsAre;
 
 RoundKeeper::Sample at(unsigned long long iteration, int ms, std::uint64_t transferred,
                        std::uint64_t remaining, double dirty = 0) {
   return {iteration, Bytes{transferred}, Bytes{remaining}, dirty, milliseconds{ms}};
+}
+
+std::vector<std::uint64_t> sent(const RoundKeeper& keeper) {
+  std::vector<std::uint64_t> out;
+  for (const auto& round : keeper.rounds()) out.push_back(round.sent.count);
+  return out;
 }
 
 TEST(RoundKeeper, NothingIsARoundBeforeSendingBegins) {
@@ -94,11 +104,7 @@ TEST(RoundKeeper, ARoundBetweenTwoSamplesHasItsShareOfWhatWasSentThen) {
   keeper.turn(3, milliseconds{130});
   // 10 bytes in each of the 40 ms.
   keeper.add(at(3, 140, 1400, 200));
-  const auto& rounds = keeper.rounds();
-  ASSERT_EQ(rounds.size(), 3U);
-  EXPECT_EQ(rounds[0].sent, Bytes{1100});
-  EXPECT_EQ(rounds[1].sent, Bytes{200});
-  EXPECT_EQ(rounds[2].sent, Bytes{100});
+  EXPECT_THAT(sent(keeper), ElementsAre(1100, 200, 100));
 }
 
 TEST(RoundKeeper, ARoundThatNoSampleFollowedHasItsShareToo) {
@@ -108,10 +114,7 @@ TEST(RoundKeeper, ARoundThatNoSampleFollowedHasItsShareToo) {
   keeper.turn(2, milliseconds{110});
   keeper.turn(3, milliseconds{130});
   keeper.close({Bytes{1400}, milliseconds{140}, milliseconds{128}});
-  const auto& rounds = keeper.rounds();
-  ASSERT_EQ(rounds.size(), 3U);
-  EXPECT_EQ(rounds[1].sent, Bytes{200});
-  EXPECT_EQ(rounds[2].sent, Bytes{100});
+  EXPECT_THAT(sent(keeper), ElementsAre(1100, 200, 100));
 }
 
 TEST(RoundKeeper, EventsThatArriveTogetherBeginOneRound) {
@@ -122,12 +125,9 @@ TEST(RoundKeeper, EventsThatArriveTogetherBeginOneRound) {
   keeper.turn(3, milliseconds{110} + std::chrono::microseconds{13});
   keeper.add(at(3, 120, 1200, 200));
   keeper.close({Bytes{1400}, milliseconds{150}, {}});
-  const auto& rounds = keeper.rounds();
-  ASSERT_EQ(rounds.size(), 2U);
-  EXPECT_EQ(rounds[0].sent, Bytes{1100});
-  EXPECT_EQ(rounds[1].index, 2);
-  EXPECT_EQ(rounds[1].started, milliseconds{110});
-  EXPECT_EQ(rounds[1].sent, Bytes{300});
+  ASSERT_THAT(sent(keeper), ElementsAre(1100, 300));
+  EXPECT_EQ(keeper.rounds()[1].index, 2);
+  EXPECT_EQ(keeper.rounds()[1].started, milliseconds{110});
 }
 
 /// The last round is short: mostly no sample falls into it.
