@@ -11,8 +11,8 @@
 #include <cstring>
 #include <optional>
 
-#include "hypervisor/dirtylog/send_queue.h"
 #include "hypervisor/dirtylog/sockets.h"
+#include "hypervisor/dirtylog/tcp_queues.h"
 
 namespace mare::dirtylog {
 namespace {
@@ -223,6 +223,7 @@ bool LinkSinks::serve_one(int connection, const Sink& sink, MonotonicTime deadli
   Answer answer;
   answer.received = arrivals.empty() ? 0 : arrivals.back().bytes;
   answer.goodput = goodput_of(arrivals).value;
+  if (answer.goodput > 0) last_goodput_ = answer.goodput;
   send_all(connection, std::as_bytes(std::span(&answer, 1)), closing_.get(), clock_, deadline);
   return true;
 }

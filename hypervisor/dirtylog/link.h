@@ -65,6 +65,8 @@ class LinkSinks {
 
   /// For one measurement within 10 s. ResourceExhausted while too many are open.
   Result<std::string> open();
+  /// What came here in the last burst that told something; 0: none did.
+  BytesPerSecond last_goodput() const { return {last_goodput_}; }
 
  private:
   struct Sink {
@@ -80,7 +82,8 @@ class LinkSinks {
   Clock& clock_;
   Log& log_;
   SystemRng rng_;
-  Fd closing_;  // readable when this ends
+  Fd closing_;                            // readable when this ends
+  std::atomic<double> last_goodput_ = 0;  // bytes/s
   std::mutex mutex_;
   std::list<Sink> sinks_;
 };

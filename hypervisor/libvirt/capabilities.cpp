@@ -80,6 +80,24 @@ std::vector<Strategy> strategies_of(const Machinery& machinery) {
   return out;
 }
 
+Status check_offered(const HostFacts& facts, const std::string& host, const Sending& sending) {
+  const auto offers = [&facts](Strategy strategy) {
+    return std::find(facts.strategies.begin(), facts.strategies.end(), strategy) !=
+           facts.strategies.end();
+  };
+  if (!offers(sending.strategy)) {
+    const std::string& why = facts.live_migration_why;
+    return make_error(Code::Unsupported, "host '" + host + "' (" + facts.hypervisor +
+                                             ") does not offer " +
+                                             std::string(to_string(sending.strategy)) +
+                                             (why.empty() ? "" : ": " + why));
+  }
+  if (sending.allow_post_copy && !offers(Strategy::PostCopy)) {
+    return make_error(Code::Unsupported, "host '" + host + "' does not offer post-copy");
+  }
+  return ok_status();
+}
+
 bool takes_switchover_bandwidth(unsigned long qemu_version, unsigned long libvirt_version) {
   return qemu_version >= kQemuSwitchover && libvirt_version >= kLibvirtSwitchover;
 }

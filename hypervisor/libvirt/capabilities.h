@@ -32,6 +32,9 @@ struct Machinery {
 };
 /// How such a host can take part in a migration, as either end.
 std::vector<Strategy> strategies_of(const Machinery& machinery);
+/// Unsupported if a host with these facts does not send by that strategy, or can't switch to
+/// post-copy where that is to be allowed.
+Status check_offered(const HostFacts& facts, const std::string& host, const Sending& sending);
 
 /// Can a migration be told how fast its last round will be sent?
 bool takes_switchover_bandwidth(unsigned long qemu_version, unsigned long libvirt_version);

@@ -1,6 +1,5 @@
 #include "hypervisor/libvirt/libvirt_driver.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
 #include "hypervisor/libvirt/figures.h"
+#include "hypervisor/libvirt/incoming_queues.h"
 #include "hypervisor/libvirt/outgoing.h"
 #include "hypervisor/libvirt/sending.h"
 #include "hypervisor/libvirt/standbys.h"
@@ -72,6 +72,11 @@ class LibvirtDriver final : public Driver {
         notices_(
             options_.migration_address,
             [this](const std::string& uuid) { arrivals_.on_standing_still(uuid); }, log),
+        incoming_queues_(
+            {[this](const VmKey& vm) { return find_qemu(pid_directory(options_.uri), vm); },
+             [this](const std::string& uuid) { return arrivals_.expected(uuid); },
+             [this] { return sinks_.last_goodput(); }},
+            clock, log),
         connection_(options_.uri, events(), log),
         admitting_(options_, overhead(), {connection_, admission_, standbys_, lease_},
                    [this] { return list(); }),
@@ -95,6 +100,7 @@ class LibvirtDriver final : public Driver {
     watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
+    for (const auto& arrival : arrivals_.all_expected()) incoming_queues_.expect(arrival.key);
     if (auto leased = lease_.open(); !leased) return leased;
     clear_unpacked(options_.state_dir + "/unpacked");
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
@@ -377,6 +383,7 @@ class LibvirtDriver final : public Driver {
     if (again && known->expected) return endpoint;
     auto begun = consoles_.begin(vm.key());
     if (begun) begun = arrivals_.expect(ticket);
+    if (begun) incoming_queues_.expect(vm.key());
     if (begun) return endpoint;
     admission_.release(vm.uuid);
     return begun.error();
@@ -646,23 +653,7 @@ class LibvirtDriver final : public Driver {
   Status can_move(const Sending& sending) {
     if (auto good = check(sending); !good) return good;
     auto known = facts();
-    if (!known) return known.error();
-    const auto offers = [&](Strategy strategy) {
-      return std::find(known->strategies.begin(), known->strategies.end(), strategy) !=
-             known->strategies.end();
-    };
-    if (!offers(sending.strategy)) {
-      const std::string why = known->live_migration_why;
-      return make_error(Code::Unsupported, "host '" + options_.host_name + "' (" +
-                                               known->hypervisor + ") does not offer " +
-                                               std::string(to_string(sending.strategy)) +
-                                               (why.empty() ? "" : ": " + why));
-    }
-    if (sending.allow_post_copy && !offers(Strategy::PostCopy)) {
-      return make_error(Code::Unsupported,
-                        "host '" + options_.host_name + "' does not offer post-copy");
-    }
-    return ok_status();
+    return known ? check_offered(*known, options_.host_name, sending) : Status(known.error());
   }
 
   std::string why_no_mending() {
@@ -766,6 +757,7 @@ class LibvirtDriver final : public Driver {
   Watching watching_;
   dirtylog::LinkSinks sinks_;
   NoticeListener notices_;
+  IncomingQueues incoming_queues_;
   // In this order: the sampler of migrations uses the connection.
   Connection connection_;
   Admitting admitting_;

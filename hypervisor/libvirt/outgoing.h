@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/page_set.h"
-#include "hypervisor/dirtylog/send_queue.h"
 #include "hypervisor/dirtylog/sweep_tracker.h"
+#include "hypervisor/dirtylog/tcp_queues.h"
 #include "hypervisor/driver.h"
 #include "hypervisor/libvirt/connection.h"
 #include "hypervisor/libvirt/rounds.h"
@@ -104,7 +104,7 @@ class Outgoing {
     // The sampler's own.
     Bytes unsent;
     bool unbounded = false;  // the kernel refused
-    std::optional<dirtylog::SendQueues> queues;
+    std::optional<dirtylog::TcpQueues> queues;
     dirtylog::PageSet swept;
     std::optional<dirtylog::SweepTracker> tracker;
     MonotonicTime tracked{0};                 // when it looked last

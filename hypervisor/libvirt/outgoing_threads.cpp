@@ -327,12 +327,11 @@ void Outgoing::bound_queues(Job& job) {
   if (job.unbounded) return;
   if (!job.queues) {
     auto pid = find_qemu(pid_directory(connection_.uri()), job.ticket.vm.key());
-    auto queues =
-        pid ? dirtylog::SendQueues::open(*pid) : Result<dirtylog::SendQueues>(pid.error());
+    auto queues = pid ? dirtylog::TcpQueues::open(*pid) : Result<dirtylog::TcpQueues>(pid.error());
     if (!queues) return;  // it ends
     job.queues.emplace(std::move(*queues));
   }
-  const auto bounded = job.queues->bound(job.unsent);
+  const auto bounded = job.queues->bound_unsent(job.unsent);
   if (bounded) return;
   job.unbounded = true;
   const std::lock_guard lock(shared_->mutex);

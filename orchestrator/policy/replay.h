@@ -45,11 +45,10 @@ struct HypervisorCosts {
   // Each channel compresses and sends a packet of 128 pages, which QEMU counts as sent from the
   // moment at which the channel has it.
   double channel_bytes = 128 * 4096;
-  // The destination is behind with unpacking when the last packet comes, if that takes a CPU: over
-  // 1 Gbit/s 7 moves stood still for 48 ms longer than said (median), over 100 Mbit/s no longer.
+  // The destination is behind with unpacking when the last packet comes, if that takes a CPU: by
+  // what may wait to be read (dirtylog::unread_limit()) and what it has taken already. 12 moves of
+  // two busy jobs stood still for 65 ms in the median, of which 30 go as switch_s.
   double unpack_s = 0.04;
-  // Longer where the CPUs and not the link limited it: 4 moves stood still for 0.16 to 0.25 s.
-  double unpack_behind_s = 0.15;
   double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
   double throttle_period_s = 1;   // and counts at most so often
   double throttle_trigger = 0.5;  // dirtied over sent

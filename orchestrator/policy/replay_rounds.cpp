@@ -138,7 +138,7 @@ class Rounds {
     if (in_.host_cpus > 0 && in_.cpu_quota > 0) {
       rate = costs_.compress_rate * std::min(threads, beside_quotas());
     }
-    unpack_s_ = rate < wire ? costs_.unpack_behind_s : costs_.unpack_s * std::min(1.0, wanted);
+    unpack_s_ = costs_.unpack_s * std::min(1.0, wanted);
     return rate;
   }
 

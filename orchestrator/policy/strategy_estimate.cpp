@@ -449,7 +449,6 @@ HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts cost
   const double quicker = rate / costs.compress_rate;
   costs.compress_rate = rate;
   costs.unpack_s /= quicker;
-  costs.unpack_behind_s /= quicker;
   return costs;
 }
 

@@ -54,6 +54,23 @@ TEST(Capabilities, OnlyWhatTheHostReallyHasIsOffered) {
   EXPECT_TRUE(offers(less, Strategy::Throttled));
 }
 
+TEST(Capabilities, AStrategyThatIsNotOfferedIsRefusedWithItsReason) {
+  HostFacts facts;
+  facts.hypervisor = "qemu 8.0.0 (tcg)";
+  facts.live_migration_why = "too old";
+  facts.strategies = {Strategy::StopAndCopy};
+  Sending sending;
+  sending.strategy = Strategy::PreCopy;
+  const Status refused = check_offered(facts, "h1", sending);
+  EXPECT_EQ(refused.error().code, Code::Unsupported);
+  EXPECT_EQ(refused.error().message,
+            "host 'h1' (qemu 8.0.0 (tcg)) does not offer pre-copy: too old");
+  sending.strategy = Strategy::StopAndCopy;
+  EXPECT_TRUE(check_offered(facts, "h1", sending).ok());
+  sending.allow_post_copy = true;
+  EXPECT_EQ(check_offered(facts, "h1", sending).error().code, Code::Unsupported);
+}
+
 TEST(Capabilities, OldQemuMovesEmulatedGuestsOnlyWhileTheyStandStill) {
   const Machinery old{false, 7'002'022, 11'003'000, true, true};
   EXPECT_EQ(strategies_of(old), std::vector<Strategy>{Strategy::StopAndCopy});

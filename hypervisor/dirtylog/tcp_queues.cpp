@@ -1,0 +1,125 @@
+#include "hypervisor/dirtylog/tcp_queues.h"
+
+#include <linux/pkt_sched.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace mare::dirtylog {
+namespace {
+
+constexpr double kLinkSeconds = 0.010;
+constexpr Bytes kLeast{128 * 1024};
+constexpr Bytes kMost{1024 * 1024};
+constexpr Bytes kUnknown{256 * 1024};
+
+constexpr Bytes kLeastUnread{512 * 1024};
+constexpr Bytes kMostUnread{4 * 1024 * 1024};
+constexpr BytesPerSecond kFastLink{1.25e9};
+
+bool is_tcp_connection(int socket) {
+  int domain = 0;
+  int protocol = 0;
+  socklen_t size = sizeof domain;
+  if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) return false;
+  size = sizeof protocol;
+  if (getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0) return false;
+  if ((domain != AF_INET && domain != AF_INET6) || protocol != IPPROTO_TCP) return false;
+  sockaddr_storage peer{};
+  size = sizeof peer;
+  return getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+/// The least so far, so not what a queue on the way added; 0 if the kernel does not tell.
+Microseconds least_round_trip(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return Microseconds{0};
+  const bool told = size >= offsetof(tcp_info, tcpi_min_rtt) + sizeof info.tcpi_min_rtt;
+  // Before its first sample it is ~0.
+  const bool sampled = told && info.tcpi_min_rtt != ~std::uint32_t{0};
+  return Microseconds{sampled ? info.tcpi_min_rtt : info.tcpi_rtt};
+}
+
+Status set_unread(int socket, Bytes limit) {
+  // The kernel takes it twice, for what it counts beside the bytes (socket(7)).
+  const int half = static_cast<int>(limit.count / 2);
+  if (setsockopt(socket, SOL_SOCKET, SO_RCVBUFFORCE, &half, sizeof half) != 0 &&
+      setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) != 0) {
+    return make_error(Code::Unavailable, system_text("SO_RCVBUF"));
+  }
+  int got = 0;
+  socklen_t size = sizeof got;
+  if (getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &got, &size) == 0 && got < 2 * half) {
+    return make_error(Code::Unavailable, "SO_RCVBUF: the host allows " + std::to_string(got / 2) +
+                                             " bytes (net.core.rmem_max)");
+  }
+  // What was promised to the sender before: taken back as it comes, not first filled.
+  (void)setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &half, sizeof half);
+  return ok_status();
+}
+
+}  // namespace
+
+Bytes unsent_limit(BytesPerSecond link) {
+  if (!(link.value > 0)) return kUnknown;
+  const double wanted = std::min(kLinkSeconds * link.value, static_cast<double>(kMost.count));
+  return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted)});
+}
+
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip) {
+  const double rate = link.value > 0 ? link.value : kFastLink.value;
+  const double wanted = 4 * rate * std::chrono::duration<double>(round_trip).count();
+  if (wanted >= static_cast<double>(kMostUnread.count)) return std::nullopt;
+  return std::max(kLeastUnread, Bytes{static_cast<std::uint64_t>(wanted)});
+}
+
+void give_way(int socket) {
+  const int bulk = TC_PRIO_BULK;
+  (void)setsockopt(socket, SOL_SOCKET, SO_PRIORITY, &bulk, sizeof bulk);
+}
+
+Result<TcpQueues> TcpQueues::open(pid_t pid) {
+  auto process = Process::open(pid);
+  if (!process) return process.error();
+  return TcpQueues(std::move(*process));
+}
+
+Result<int> TcpQueues::each_new(const std::function<Status(int socket)>& set) {
+  int count = 0;
+  for (const auto& [number, name] : process_.sockets()) {
+    if (seen_.count(name) != 0) continue;
+    auto socket = process_.take(number);
+    if (!socket && socket.error().code == Code::NotFound) continue;  // closed meanwhile
+    if (!socket) return socket.error();
+    // One that is not connected yet is looked at again.
+    if (!is_tcp_connection(socket->get())) continue;
+    if (auto done = set(socket->get()); !done) return done.error();
+    seen_.insert(name);
+    ++count;
+  }
+  return count;
+}
+
+Result<int> TcpQueues::bound_unsent(Bytes limit) {
+  const int bytes = static_cast<int>(std::min<std::uint64_t>(limit.count, kMost.count));
+  return each_new([&](int socket) -> Status {
+    if (setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes) != 0) {
+      return make_error(Code::Unavailable, system_text("TCP_NOTSENT_LOWAT"));
+    }
+    give_way(socket);
+    return ok_status();
+  });
+}
+
+Result<int> TcpQueues::bound_unread(BytesPerSecond link) {
+  return each_new([&](int socket) -> Status {
+    const auto limit = unread_limit(link, least_round_trip(socket));
+    return limit ? set_unread(socket, *limit) : ok_status();
+  });
+}
+
+}  // namespace mare::dirtylog

@@ -1,0 +1,62 @@
+// How much waits in another process's TCP connections: to be sent, and to be read.
+//
+// The kernel takes megabytes from a program long before they leave, and from the network long
+// before a program reads them. For a migration both are harm: what the VM's last round sends stands
+// behind them while the VM stands still, a page that the destination's guest waits for does too,
+// and the hypervisor takes filling a buffer for bandwidth. So a sending QEMU's connections get a
+// limit of their own (TCP_NOTSENT_LOWAT), and a receiving one's as well (SO_RCVBUF): a destination
+// that unpacks more slowly than its source packs then holds the source up, while the VM still runs.
+//
+// On their way out of the host they also let others pass (SO_PRIORITY): a message of a rank or a
+// request to the shared root that waits behind 20 ms of pages costs the job more than the pages'
+// move gains by those. Linux only.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "hypervisor/dirtylog/process.h"
+#include "orchestrator/core/result.h"
+#include "orchestrator/core/units.h"
+
+namespace mare::dirtylog {
+
+/// What a link carries in 10 ms, at least 128 KiB and at most 1 MiB: a busy sender is late by some
+/// milliseconds, and a link that idles meanwhile is lost time. 256 KiB for a link of unknown rate
+/// (0). Pure.
+Bytes unsent_limit(BytesPerSecond link);
+
+/// Twice what is under way on a link of that rate when it is full, and as much again for what the
+/// kernel counts beside the bytes (of a small packet as much as the packet); at least 512 KiB.
+/// Nothing, so the kernel's own measure, from 4 MiB: a long way needs it. A link of unknown rate
+/// (0) is taken for one of 10 Gbit/s. Pure.
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip);
+
+/// The host sends what all others have first, where its queueing discipline goes by priorities
+/// (pfifo_fast, prio; a fair queue needs no telling).
+void give_way(int socket);
+
+class TcpQueues {
+ public:
+  /// NotFound if there is no such process.
+  static Result<TcpQueues> open(pid_t pid);
+
+  bool lives() const { return process_.lives(); }
+
+  /// Of the connections that this has not seen before: bounds what waits to be sent, and has them
+  /// give way. How many those were. Unavailable without CAP_SYS_PTRACE.
+  Result<int> bound_unsent(Bytes limit);
+  /// Bounds what waits to be read by unread_limit(), each by its own round trip. Unavailable
+  /// without CAP_SYS_PTRACE, or where the host allows less and CAP_NET_ADMIN is missing.
+  Result<int> bound_unread(BytesPerSecond link);
+
+ private:
+  explicit TcpQueues(Process process) : process_(std::move(process)) {}
+  Result<int> each_new(const std::function<Status(int socket)>& set);
+  Process process_;
+  std::set<std::string> seen_;  // "socket:[inode]"
+};
+
+}  // namespace mare::dirtylog

@@ -1,0 +1,76 @@
+#include "hypervisor/libvirt/incoming_queues.h"
+
+#include <iterator>
+#include <utility>
+
+namespace mare::libvirt {
+namespace {
+
+// A connection fills in that time what the kernel allows a new one, no more.
+constexpr auto kLookEvery = std::chrono::milliseconds{40};
+constexpr auto kBeginsWithin = std::chrono::minutes{10};
+
+}  // namespace
+
+IncomingQueues::IncomingQueues(Host host, Clock& clock, Log& log)
+    : host_(std::move(host)), clock_(clock), log_(log) {}
+
+IncomingQueues::~IncomingQueues() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void IncomingQueues::expect(const VmKey& vm) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    expected_[vm.uuid] = vm;
+    if (!thread_.joinable()) thread_ = std::thread([this] { look_after_them(); });
+  }
+  changed_.notify_all();
+}
+
+void IncomingQueues::look_after_them() {
+  std::map<std::string, Coming> coming;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto called = [this] { return closing_ || !expected_.empty(); };
+      if (coming.empty()) {
+        changed_.wait(lock, called);
+      } else {
+        changed_.wait_for(lock, kLookEvery, called);
+      }
+      if (closing_) return;
+      for (auto& [uuid, vm] : expected_) coming[uuid] = {vm, clock_.now(), std::nullopt};
+      expected_.clear();
+    }
+    for (auto it = coming.begin(); it != coming.end();) {
+      const auto next = std::next(it);
+      if (!look_after(it->second)) coming.erase(it);
+      it = next;
+    }
+  }
+}
+
+bool IncomingQueues::look_after(Coming& coming) {
+  if (!host_.expected(coming.vm.uuid)) return false;
+  if (!coming.queues || !coming.queues->lives()) {
+    coming.queues.reset();
+    const auto pid = host_.find(coming.vm);
+    auto queues = pid ? dirtylog::TcpQueues::open(*pid) : Result<dirtylog::TcpQueues>(pid.error());
+    if (!queues) return clock_.now() - coming.since < kBeginsWithin;
+    coming.queues.emplace(std::move(*queues));
+  }
+  const auto bounded = coming.queues->bound_unread(host_.link());
+  if (bounded) return true;
+  log_.warn("libvirt", "what waits to be read for '" + coming.vm.id.value +
+                           "', which comes here, is not bounded: " + bounded.error().text());
+  return false;
+}
+
+}  // namespace mare::libvirt

@@ -1,0 +1,60 @@
+// Bounds what waits to be read in the connections of QEMUs that VMs come to.
+//
+// libvirt starts such a QEMU whenever the source asks for it, and its source connects one channel
+// after the other: nothing tells when. So a thread of its own looks, while a VM is expected.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "hypervisor/dirtylog/tcp_queues.h"
+#include "hypervisor/driver.h"
+#include "orchestrator/core/log.h"
+
+namespace mare::libvirt {
+
+class IncomingQueues {
+ public:
+  /// Each is asked on the thread of its own.
+  struct Host {
+    std::function<Result<pid_t>(const VmKey& vm)> find;
+    /// Is it still to come?
+    std::function<bool(const std::string& uuid)> expected;
+    /// What the link to this host was measured to carry last; 0: unknown.
+    std::function<BytesPerSecond()> link;
+  };
+
+  IncomingQueues(Host host, Clock& clock, Log& log);
+  ~IncomingQueues();
+  IncomingQueues(const IncomingQueues&) = delete;
+  IncomingQueues& operator=(const IncomingQueues&) = delete;
+
+  /// Until it has come, is not expected any more, or did not begin to come within 10 min.
+  void expect(const VmKey& vm);
+
+ private:
+  struct Coming {
+    VmKey vm;
+    MonotonicTime since{0};
+    std::optional<dirtylog::TcpQueues> queues;
+  };
+  void look_after_them();
+  /// False when there is nothing left to do for it.
+  bool look_after(Coming& coming);
+
+  const Host host_;
+  Clock& clock_;
+  Log& log_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closing_ = false;
+  std::map<std::string, VmKey> expected_;  // by uuid; new ones, for the thread to take
+  std::thread thread_;
+};
+
+}  // namespace mare::libvirt

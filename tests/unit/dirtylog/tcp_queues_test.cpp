@@ -1,0 +1,145 @@
+#include "hypervisor/dirtylog/tcp_queues.h"
+
+#include <gtest/gtest.h>
+#include <linux/pkt_sched.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <vector>
+
+#include "hypervisor/dirtylog/sockets.h"
+
+namespace mare::dirtylog {
+namespace {
+
+constexpr Bytes kLimit{200'000};
+
+std::uint32_t limit_of(const Fd& socket) {
+  std::uint32_t bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &size), 0);
+  return bytes;
+}
+
+int priority_of(const Fd& socket) {
+  int priority = 0;
+  socklen_t size = sizeof priority;
+  EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_PRIORITY, &priority, &size), 0);
+  return priority;
+}
+
+/// What the kernel took from the network for a program that does not read, once no more comes.
+int unread(const Fd& socket) {
+  int before = -1;
+  int now = 0;
+  while (now != before) {
+    before = now;
+    SystemClock{}.sleep_for(std::chrono::milliseconds{200});
+    EXPECT_EQ(ioctl(socket.get(), FIONREAD, &now), 0);
+  }
+  return now;
+}
+
+/// Sends until no more is taken for a while, as the kernel grows a buffer that is read from.
+void fill(const Fd& sender, const Fd& receiver, std::size_t read_first) {
+  const std::vector<char> block(256 * 1024, 'x');
+  std::vector<char> into(block.size());
+  std::size_t read_so_far = 0;
+  pollfd writable{sender.get(), POLLOUT, 0};
+  while (poll(&writable, 1, 200) == 1) {
+    if (send(sender.get(), block.data(), block.size(), MSG_DONTWAIT | MSG_NOSIGNAL) <= 0) break;
+    if (read_so_far >= read_first) continue;
+    const ssize_t got = recv(receiver.get(), into.data(), into.size(), MSG_DONTWAIT);
+    if (got > 0) read_so_far += static_cast<std::size_t>(got);
+  }
+}
+
+class TcpQueuesTest : public testing::Test {
+ protected:
+  TcpQueuesTest() {
+    auto listening = listen_on("127.0.0.1", port_);
+    EXPECT_TRUE(listening.ok());
+    listener_ = std::move(*listening);
+  }
+  Fd connect() {
+    auto out = connect_to({"127.0.0.1", port_}, clock_, clock_.now() + std::chrono::seconds{5});
+    EXPECT_TRUE(out.ok()) << (out ? "" : out.error().text());
+    return out ? std::move(*out) : Fd{};
+  }
+
+  SystemClock clock_;
+  std::uint16_t port_ = 0;
+  Fd listener_;
+};
+
+TEST_F(TcpQueuesTest, OnlyConnectionsAreBoundedAndGiveWayAndEachOnce) {
+  const Fd first = connect();
+  auto queues = TcpQueues::open(getpid());
+  ASSERT_TRUE(queues.ok()) << queues.error().text();
+  const auto usual = limit_of(listener_);
+  auto bounded = queues->bound_unsent(kLimit);
+  if (!bounded && bounded.error().code == Code::Unavailable) GTEST_SKIP() << bounded.error().text();
+  ASSERT_TRUE(bounded.ok()) << bounded.error().text();
+  EXPECT_GE(*bounded, 1);
+  EXPECT_EQ(limit_of(first), kLimit.count);
+  EXPECT_EQ(limit_of(listener_), usual);
+  EXPECT_EQ(priority_of(first), TC_PRIO_BULK);
+  EXPECT_EQ(priority_of(listener_), TC_PRIO_BESTEFFORT);
+
+  const Fd second = connect();
+  EXPECT_EQ(*queues->bound_unsent(kLimit), 1);
+  EXPECT_EQ(limit_of(second), kLimit.count);
+  EXPECT_EQ(*queues->bound_unsent(kLimit), 0);
+}
+
+TEST_F(TcpQueuesTest, WhatWaitsToBeReadIsBoundedHoweverMuchWasReadBefore) {
+  constexpr std::size_t kReadFirst = 64U << 20U;
+  constexpr auto kUnread = 512 * 1024;
+  const auto accepted = [this] {
+    return Fd{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  };
+  const Fd free_sender = connect();
+  const Fd free = accepted();
+  fill(free_sender, free, kReadFirst);
+  if (unread(free) < 2 * kUnread) GTEST_SKIP() << "this kernel keeps little by itself";
+
+  const Fd sender = connect();
+  const Fd receiver = accepted();
+  auto queues = TcpQueues::open(getpid());
+  ASSERT_TRUE(queues.ok()) << queues.error().text();
+  const auto bounded = queues->bound_unread(BytesPerSecond{117e6});
+  if (!bounded) GTEST_SKIP() << bounded.error().text();
+  EXPECT_GE(*bounded, 2);
+  fill(sender, receiver, kReadFirst);
+  EXPECT_LE(unread(receiver), kUnread + 64 * 1024);
+  EXPECT_GT(unread(receiver), kUnread / 4) << "not more than it has to";
+  EXPECT_EQ(*queues->bound_unread(BytesPerSecond{117e6}), 0);
+}
+
+TEST_F(TcpQueuesTest, AProcessThatHasEndedIsNotFound) {
+  EXPECT_EQ(TcpQueues::open(0x3fffffff).error().code, Code::NotFound);
+}
+
+TEST(UnsentLimit, IsTenMillisecondsOfTheLinkWithinBounds) {
+  EXPECT_EQ(unsent_limit(BytesPerSecond{50e6}).count, 500'000U);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{12e6}).count, 128U * 1024);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{5e9}).count, 1024U * 1024);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{}).count, 256U * 1024);
+}
+
+TEST(UnreadLimit, GoesByWhatIsUnderWayAndLeavesALongWayAlone) {
+  const BytesPerSecond gigabit{117e6};
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{100})->count, 512U * 1024);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{0})->count, 512U * 1024);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{4000})->count, 1'872'000U);
+  EXPECT_FALSE(unread_limit(gigabit, Microseconds{20'000}));
+  EXPECT_EQ(unread_limit(BytesPerSecond{}, Microseconds{200})->count, 1'000'000U);
+}
+
+}  // namespace
+}  // namespace mare::dirtylog

@@ -1,0 +1,97 @@
+#include "hypervisor/libvirt/incoming_queues.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "hypervisor/dirtylog/sockets.h"
+#include "orchestrator/core/clock.h"
+
+namespace mare::libvirt {
+namespace {
+
+constexpr int kBound = 512 * 1024;
+
+int buffer_of(const dirtylog::Fd& socket) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &bytes, &size), 0);
+  return bytes;
+}
+
+/// This process stands in for the QEMU that a VM comes to.
+class IncomingQueuesTest : public testing::Test {
+ protected:
+  IncomingQueuesTest()
+      : log_(clock_, LogLevel::Debug, [this](std::string_view) { warned_ = true; }) {
+    auto listening = dirtylog::listen_on("127.0.0.1", port_);
+    EXPECT_TRUE(listening.ok());
+    listener_ = std::move(*listening);
+    vm_.uuid = "6f0d3c1e-2a5b-4c7d-8e9f-001122334455";
+    vm_.id = VmId{"demo-0"};
+  }
+  IncomingQueues::Host host() {
+    return {[this](const VmKey&) -> Result<pid_t> {
+              ++looked_;
+              if (!started_) return make_error(Code::NotFound, "not started");
+              return getpid();
+            },
+            [this](const std::string& uuid) { return expected_ && uuid == vm_.uuid; },
+            [] { return BytesPerSecond{117e6}; }};
+  }
+  dirtylog::Fd connect() {
+    auto out =
+        dirtylog::connect_to({"127.0.0.1", port_}, clock_, clock_.now() + std::chrono::seconds{5});
+    EXPECT_TRUE(out.ok());
+    return out ? std::move(*out) : dirtylog::Fd{};
+  }
+  template <typename Condition>
+  bool within_seconds(Condition condition) {
+    for (int i = 0; i < 1000; ++i) {
+      if (condition()) return true;
+      clock_.sleep_for(std::chrono::milliseconds{10});
+    }
+    return false;
+  }
+
+  SystemClock clock_;
+  std::atomic<bool> warned_ = false;
+  Log log_;
+  std::uint16_t port_ = 0;
+  dirtylog::Fd listener_;
+  VmKey vm_;
+  std::atomic<bool> started_ = false;
+  std::atomic<bool> expected_ = true;
+  std::atomic<int> looked_ = 0;
+};
+
+TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) {
+  const dirtylog::Fd first = connect();
+  IncomingQueues queues(host(), clock_, log_);
+  queues.expect(vm_);
+  ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
+  EXPECT_NE(buffer_of(first), kBound) << "there is no QEMU yet";
+  started_ = true;
+  ASSERT_TRUE(within_seconds([&] { return buffer_of(first) == kBound || warned_; }));
+  if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
+  const dirtylog::Fd second = connect();
+  EXPECT_TRUE(within_seconds([&] { return buffer_of(second) == kBound; }));
+
+  expected_ = false;
+  clock_.sleep_for(std::chrono::milliseconds{200});
+  const dirtylog::Fd later = connect();
+  clock_.sleep_for(std::chrono::milliseconds{200});
+  EXPECT_NE(buffer_of(later), kBound) << "what it connects to when it runs is its own";
+}
+
+TEST_F(IncomingQueuesTest, EndsWhileOneIsExpected) {
+  IncomingQueues queues(host(), clock_, log_);
+  queues.expect(vm_);
+  ASSERT_TRUE(within_seconds([this] { return looked_ > 0; }));
+}
+
+}  // namespace
+}  // namespace mare::libvirt
