@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <vector>
 
 #include "hypervisor/dirtylog/sockets.h"
 #include "orchestrator/core/clock.h"
@@ -46,6 +47,7 @@ class IncomingQueuesTest : public testing::Test {
     auto out =
         dirtylog::connect_to({"127.0.0.1", port_}, clock_, clock_.now() + std::chrono::seconds{5});
     EXPECT_TRUE(out.ok());
+    peers_.emplace_back(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     return out ? std::move(*out) : dirtylog::Fd{};
   }
   template <typename Condition>
@@ -62,6 +64,7 @@ class IncomingQueuesTest : public testing::Test {
   Log log_;
   std::uint16_t port_ = 0;
   dirtylog::Fd listener_;
+  std::vector<dirtylog::Fd> peers_;
   VmKey vm_;
   std::atomic<bool> started_ = false;
   std::atomic<bool> expected_ = true;
