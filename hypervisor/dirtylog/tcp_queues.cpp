@@ -16,6 +16,7 @@ constexpr Bytes kLeast{128 * 1024};
 constexpr Bytes kMost{1024 * 1024};
 constexpr Bytes kUnknown{256 * 1024};
 
+constexpr double kReaderSeconds = 0.005;
 constexpr Bytes kLeastUnread{512 * 1024};
 constexpr Bytes kMostUnread{4 * 1024 * 1024};
 constexpr BytesPerSecond kFastLink{1.25e9};
@@ -70,9 +71,10 @@ Bytes unsent_limit(BytesPerSecond link) {
   return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted)});
 }
 
-std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip) {
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections) {
   const double rate = link.value > 0 ? link.value : kFastLink.value;
-  const double wanted = 4 * rate * std::chrono::duration<double>(round_trip).count();
+  const double late_s = kReaderSeconds + 2 * std::chrono::duration<double>(round_trip).count();
+  const double wanted = 2 * late_s * rate / std::max(1, connections);
   if (wanted >= static_cast<double>(kMostUnread.count)) return std::nullopt;
   return std::max(kLeastUnread, Bytes{static_cast<std::uint64_t>(wanted)});
 }
@@ -115,9 +117,9 @@ Result<int> TcpQueues::bound_unsent(Bytes limit) {
   });
 }
 
-Result<int> TcpQueues::bound_unread(BytesPerSecond link) {
+Result<int> TcpQueues::bound_unread(BytesPerSecond link, int channels) {
   return each_new([&](int socket) -> Status {
-    const auto limit = unread_limit(link, least_round_trip(socket));
+    const auto limit = unread_limit(link, least_round_trip(socket), channels);
     return limit ? set_unread(socket, *limit) : ok_status();
   });
 }

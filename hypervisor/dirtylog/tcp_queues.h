@@ -28,11 +28,12 @@ namespace mare::dirtylog {
 /// (0). Pure.
 Bytes unsent_limit(BytesPerSecond link);
 
-/// Twice what is under way on a link of that rate when it is full, and as much again for what the
-/// kernel counts beside the bytes (of a small packet as much as the packet); at least 512 KiB.
-/// Nothing, so the kernel's own measure, from 4 MiB: a long way needs it. A link of unknown rate
-/// (0) is taken for one of 10 Gbit/s. Pure.
-std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip);
+/// Of one of so many connections that fill a link of that rate together: their part of what it
+/// carries in 5 ms and two round trips, as the reader may be late by some milliseconds, and as much
+/// again for what the kernel counts beside the bytes (of a small packet as much as the packet); at
+/// least 512 KiB. Nothing, so the kernel's own measure, from 4 MiB: a long way needs it. A link of
+/// unknown rate (0) is taken for one of 10 Gbit/s. Pure.
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections);
 
 /// The host sends what all others have first, where its queueing discipline goes by priorities
 /// (pfifo_fast, prio; a fair queue needs no telling).
@@ -48,9 +49,10 @@ class TcpQueues {
   /// Of the connections that this has not seen before: bounds what waits to be sent, and has them
   /// give way. How many those were. Unavailable without CAP_SYS_PTRACE.
   Result<int> bound_unsent(Bytes limit);
-  /// Bounds what waits to be read by unread_limit(), each by its own round trip. Unavailable
+  /// Bounds what waits to be read by unread_limit(), each by its own round trip; `channels` of them
+  /// fill the link. Unavailable
   /// without CAP_SYS_PTRACE, or where the host allows less and CAP_NET_ADMIN is missing.
-  Result<int> bound_unread(BytesPerSecond link);
+  Result<int> bound_unread(BytesPerSecond link, int channels);
 
  private:
   explicit TcpQueues(Process process) : process_(std::move(process)) {}

@@ -24,11 +24,11 @@ IncomingQueues::~IncomingQueues() {
   if (thread_.joinable()) thread_.join();
 }
 
-void IncomingQueues::expect(const VmKey& vm) {
+void IncomingQueues::expect(const VmKey& vm, int channels) {
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
-    expected_[vm.uuid] = vm;
+    expected_[vm.uuid] = {vm, channels, clock_.now(), std::nullopt};
     if (!thread_.joinable()) thread_ = std::thread([this] { look_after_them(); });
   }
   changed_.notify_all();
@@ -46,7 +46,7 @@ void IncomingQueues::look_after_them() {
         changed_.wait_for(lock, kLookEvery, called);
       }
       if (closing_) return;
-      for (auto& [uuid, vm] : expected_) coming[uuid] = {vm, clock_.now(), std::nullopt};
+      for (auto& [uuid, one] : expected_) coming[uuid] = std::move(one);
       expected_.clear();
     }
     for (auto it = coming.begin(); it != coming.end();) {
@@ -66,7 +66,7 @@ bool IncomingQueues::look_after(Coming& coming) {
     if (!queues) return clock_.now() - coming.since < kBeginsWithin;
     coming.queues.emplace(std::move(*queues));
   }
-  const auto bounded = coming.queues->bound_unread(host_.link());
+  const auto bounded = coming.queues->bound_unread(host_.link(), coming.channels);
   if (bounded) return true;
   log_.warn("libvirt", "what waits to be read for '" + coming.vm.id.value +
                            "', which comes here, is not bounded: " + bounded.error().text());

@@ -35,11 +35,13 @@ class IncomingQueues {
   IncomingQueues& operator=(const IncomingQueues&) = delete;
 
   /// Until it has come, is not expected any more, or did not begin to come within 10 min.
-  void expect(const VmKey& vm);
+  /// `channels` connections fill the link.
+  void expect(const VmKey& vm, int channels);
 
  private:
   struct Coming {
     VmKey vm;
+    int channels = 1;
     MonotonicTime since{0};
     std::optional<dirtylog::TcpQueues> queues;
   };
@@ -53,7 +55,7 @@ class IncomingQueues {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::map<std::string, VmKey> expected_;  // by uuid; new ones, for the thread to take
+  std::map<std::string, Coming> expected_;  // by uuid; new ones, for the thread to take
   std::thread thread_;
 };
 

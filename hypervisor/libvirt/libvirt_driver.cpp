@@ -100,7 +100,7 @@ class LibvirtDriver final : public Driver {
     watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
-    for (const auto& arrival : arrivals_.all_expected()) incoming_queues_.expect(arrival.key);
+    for (const auto& arrival : arrivals_.all_expected()) incoming_queues_.expect(arrival.key, 1);
     if (auto leased = lease_.open(); !leased) return leased;
     clear_unpacked(options_.state_dir + "/unpacked");
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
@@ -383,7 +383,7 @@ class LibvirtDriver final : public Driver {
     if (again && known->expected) return endpoint;
     auto begun = consoles_.begin(vm.key());
     if (begun) begun = arrivals_.expect(ticket);
-    if (begun) incoming_queues_.expect(vm.key());
+    if (begun) incoming_queues_.expect(vm.key(), connections(ticket.sending));
     if (begun) return endpoint;
     admission_.release(vm.uuid);
     return begun.error();

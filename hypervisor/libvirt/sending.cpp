@@ -57,6 +57,10 @@ Status refuse(const std::string& what, int value, int low, int high) {
 
 }  // namespace
 
+int connections(const Sending& sending) {
+  return sending.strategy == Strategy::Compressed ? sending.channels : 1;
+}
+
 bool may_post_copy(const Sending& sending) {
   return sending.strategy == Strategy::PostCopy || sending.strategy == Strategy::Hybrid ||
          sending.allow_post_copy;

@@ -24,6 +24,8 @@ MigrateCall call_for(const MigrationTicket& ticket, const Route& route, const st
 /// Takes up a post-copy that broke.
 MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route);
 
+/// So many connections fill the link.
+int connections(const Sending& sending);
 /// May this migration be switched to post-copy?
 bool may_post_copy(const Sending& sending);
 /// Did it fail since the VM's QEMU can't be told how fast its last round will be sent?

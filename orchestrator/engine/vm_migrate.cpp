@@ -49,7 +49,7 @@ void VmMigrate::on_cancel() {
   }
   // Before the source is known to send, a cancel could overtake the beginning and be lost: the
   // first poll asks for it then.
-  if (sends_ && (state() == State::PreCopying || state() == State::Switching)) {
+  if (attempt_.sends && (state() == State::PreCopying || state() == State::Switching)) {
     cancel_sending("cancelled by the user");
   }
   if (state() == State::Saving) abort(make_error(Code::Cancelled, "cancelled by the user"));

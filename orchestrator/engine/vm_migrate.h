@@ -81,7 +81,6 @@ class VmMigrate final : public Task {
   void tell_overrun(const std::string& words);
   EarlierTry this_try() const;
   void begin_anew();
-  void forget_sending();
   bool watches_anew();
   void cancel_sending(const std::string& why);
   void source_is_silent(const Error& error);
@@ -163,6 +162,26 @@ class VmMigrate final : public Task {
            migration_.sending.allow_post_copy;
   }
 
+  /// What this process saw of one try to send; nothing of it is of the next.
+  struct Attempt {
+    std::string note;  // why it is ending, when it ends badly
+    std::optional<Code> note_code;
+    bool sends = false;    // the source answered that it does
+    bool gave_up = false;  // the source was asked to stop
+    bool forced = false;   // the source was asked to end it by the policy's action
+    bool paused = false;   // the source's copy was seen paused
+    bool shared = false;   // others left its source, or came to its destination, meanwhile
+    bool holds = false;    // the source was told to hold its switch
+    bool overran = false;  // that it went beyond its forecast was said
+    std::optional<MonotonicTime> held_since;  // it could switch
+    double best = 0;                          // the progress that was told, which does not go back
+    Microseconds sent_for{0};                 // as the source told last
+    WallTime paused_at{0};  // as the source told; 0: not seen, or before a restart
+    int looks = 0;
+    std::optional<MonotonicTime> silent_since;
+    std::optional<MonotonicTime> looking_since;
+  };
+
   Vm vm_;
   Migration migration_;
   MovePolicy policy_;
@@ -171,23 +190,8 @@ class VmMigrate final : public Task {
   IncomingEndpoint endpoint_;
   std::shared_ptr<MigrationProbe> probe_;
   std::shared_ptr<SafePointSearch> search_;
-  std::string note_;  // why it is ending, when it ends badly
-  std::optional<Code> note_code_;
+  Attempt attempt_;
   std::string console_;
-  bool sends_ = false;    // the source answered that it does
-  bool gave_up_ = false;  // the source was asked to stop
-  bool forced_ = false;   // the source was asked to end it by the policy's action
-  bool paused_ = false;   // the source's copy was seen paused
-  bool shared_ = false;   // others left its source, or came to its destination, meanwhile
-  bool holds_ = false;    // the source was told to hold its switch
-  bool overran_ = false;  // that it went beyond its forecast was said
-  std::optional<MonotonicTime> held_since_;  // it could switch
-  double best_ = 0;
-  Microseconds sent_for_{0};  // as the source told last
-  WallTime paused_at_{0};     // as the source told; 0: not seen, or before a restart
-  int looks_ = 0;
-  std::optional<MonotonicTime> silent_since_;
-  std::optional<MonotonicTime> looking_since_;
   std::optional<MonotonicTime> starved_since_;
   Bytes fed_until_;                  // sent when post-copy was last seen broken
   int refused_ = 0;                  // times that the source's copy could not go on

@@ -14,9 +14,9 @@ constexpr std::chrono::seconds kWatchAnew{6};
 }  // namespace
 
 bool VmMigrate::watch_forecast(const OutgoingStatus& status) {
-  if (gave_up_ || forced_ || held_since_ || !forecast_) return false;
+  if (attempt_.gave_up || attempt_.forced || attempt_.held_since || !forecast_) return false;
   // Late for another reason: it was forecast for a link of its own.
-  if (shared_) return false;
+  if (attempt_.shared) return false;
   const auto* said = forecast_of(*forecast_, migration_.sending.strategy);
   const Seconds elapsed{status.elapsed};
   if (said == nullptr || !policy::is_overrun(*said, elapsed, migration_.rounds)) return false;
@@ -37,7 +37,7 @@ bool VmMigrate::watch_forecast(const OutgoingStatus& status) {
 
 /// Once. It goes on as it was asked to.
 void VmMigrate::tell_overrun(const std::string& words) {
-  if (std::exchange(overran_, true) || !operation().reason.empty()) return;
+  if (std::exchange(attempt_.overran, true) || !operation().reason.empty()) return;
   const std::string reason =
       words + (policy_.strategy     ? "; it goes on, as it was asked for by name"
                : policy_.time_limit ? "; it goes on until its time limit"
@@ -83,22 +83,8 @@ void VmMigrate::begin_anew() {
   if (!step(Event::Reconsider, why + "; the VM stayed on " + row.source.value, also)) return;
   migration_ = std::move(row);
   vm_ = std::move(stays);
-  forget_sending();
+  attempt_ = {};
   choose_moment();
-}
-
-/// As a new process would find it.
-void VmMigrate::forget_sending() {
-  note_.clear();
-  note_code_.reset();
-  sends_ = gave_up_ = forced_ = paused_ = shared_ = holds_ = overran_ = false;
-  held_since_.reset();
-  silent_since_.reset();
-  looking_since_.reset();
-  best_ = 0;
-  sent_for_ = Microseconds{0};
-  paused_at_ = WallTime{0};
-  looks_ = 0;
 }
 
 /// The log of a VM that was being sent begins again when it has stayed.

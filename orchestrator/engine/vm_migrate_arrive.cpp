@@ -68,12 +68,13 @@ void VmMigrate::arrived(const ArrivalReport& report) {
   // Of a post-copy no hypervisor tells how long nobody ran. By two hosts' clocks, so only where
   // there is nothing better, and if it can be true.
   const bool told = report.downtime && report.downtime->count() > 0;
-  if (!told && paused_at_.count() != 0 && report.resumed_at > paused_at_) {
-    migration_.downtime_hypervisor = report.resumed_at - paused_at_;
+  if (!told && attempt_.paused_at.count() != 0 && report.resumed_at > attempt_.paused_at) {
+    migration_.downtime_hypervisor = report.resumed_at - attempt_.paused_at;
   }
   migration_.total_time = report.total_time;
   // Of a post-copy no hypervisor tells at the destination how long it took.
-  if (!report.total_time && sent_for_.count() > 0) migration_.total_time = sent_for_;
+  if (!report.total_time && attempt_.sent_for.count() > 0)
+    migration_.total_time = attempt_.sent_for;
   if (report.transferred.count > 0) migration_.transferred = report.transferred;
   migration_.remaining = Bytes{0};
   migration_.announcements = report.announcements;

@@ -67,7 +67,7 @@ Status VmMigrate::score_forecast(store::Transaction& tx) {
   if (!forecast_ || !outcome) return ok_status();
   // It was forecast for a link of its own: what others took of that says nothing of the forecast,
   // and would teach the next ones that this strategy is slow.
-  if (shared_) return ok_status();
+  if (attempt_.shared) return ok_status();
   // What it waited for others of its job is not what was forecast.
   const Seconds held = migration_.held.value_or(Microseconds{0});
   outcome->total_time_s = std::max(0.0, outcome->total_time_s - held.count());

@@ -52,17 +52,17 @@ bool VmMigrate::joins_gang() {
 /// The first word that it holds makes it ready; what would wait too long, or for nobody, is let go.
 void VmMigrate::watch_hold(const OutgoingStatus& status) {
   // An agent that was restarted since knows nothing of it, and would hold it for ever.
-  const bool forgotten = holds_ && status.operation.value.empty();
+  const bool forgotten = attempt_.holds && status.operation.value.empty();
   if (!status.holds && !forgotten) return;
   const bool late = policy_.time_limit && status.elapsed >= kOfItsTime * *policy_.time_limit;
   if (forgotten || late) context_.gangs->leave(operation().id);
-  if (late && held_since_ && !migration_.held) return release_switch();
-  if (!held_since_) {
-    held_since_ = clock().now();
+  if (late && attempt_.held_since && !migration_.held) return release_switch();
+  if (!attempt_.held_since) {
+    attempt_.held_since = clock().now();
     migration_.switched_with = std::max(0, context_.gangs->size(operation().id) - 1);
     return context_.gangs->ready(operation().id, later([this] { release_switch(); }));
   }
-  if (clock().now() - *held_since_ < kHoldsFor) return;
+  if (clock().now() - *attempt_.held_since < kHoldsFor) return;
   context_.gangs->let_go(operation().id);
   release_switch();  // should the word before have been lost
 }
@@ -77,14 +77,14 @@ std::string VmMigrate::how_switched() const {
 }
 
 void VmMigrate::release_switch() {
-  const auto held = clock().now() - held_since_.value_or(clock().now());
+  const auto held = clock().now() - attempt_.held_since.value_or(clock().now());
   migration_.held = std::chrono::duration_cast<Microseconds>(held);
   call_host<Status>(
       migration_.source, [key = key()](Driver& driver) { return driver.release_outgoing(key); },
       [this](const Status& told) {
         if (told) return;
         log().warn("engine", operation().id.value + ": " + told.error().text());
-        held_since_.reset();  // it is told again when it says once more that it holds
+        attempt_.held_since.reset();  // it is told again when it says once more that it holds
       });
 }
 

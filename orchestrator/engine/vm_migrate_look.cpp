@@ -12,12 +12,12 @@ constexpr int kEndLooks = 6;
 }  // namespace
 
 void VmMigrate::look() {
-  ++looks_;
+  ++attempt_.looks;
   call_host<Result<VmObservation>>(
       migration_.source, [key = key()](Driver& driver) { return driver.observe(key); },
       [this](Result<VmObservation> source) {
         if (source && source->sending && state() != State::Aborting) {
-          looks_ = 0;
+          attempt_.looks = 0;
           start_probe();
           return after(settings().poll, [this] { poll(); });
         }
@@ -34,10 +34,10 @@ void VmMigrate::look_at_destination(Result<VmObservation> source) {
         if (destination) seen.destination = destination->copy;
         // A source that never stopped its copy never handed it over, whatever the silent host
         // has.
-        const bool never_paused = source && source->copy == Copy::Running && note_code_ &&
-                                  !paused_ && state() != State::Switching &&
+        const bool never_paused = source && source->copy == Copy::Running && attempt_.note_code &&
+                                  !attempt_.paused && state() != State::Switching &&
                                   state() != State::PostCopying;
-        if (!destination && never_paused && looks_ > kLooks / 2) {
+        if (!destination && never_paused && attempt_.looks > kLooks / 2) {
           seen.destination = Copy::Absent;
         }
         // What it may have made from the file has not run and never will.
@@ -58,14 +58,14 @@ void VmMigrate::decide(CopyPair seen) {
                                 state() == State::PreCopying ? how_switched() : "");
     case Event::SourceRuns:
       // Its file is to go first, or nobody would remove it.
-      if (by_file() && !dropped_ && looks_ < kLooks)
+      if (by_file() && !dropped_ && attempt_.looks < kLooks)
         return after(kLookAgain, [this] { abort_step(); });
       return back_at_source();
     case Event::Loaded:
       return go_on_from_file();
     case Event::Abort:
       // An end that was asked for a moment ago may still come.
-      if (state() == State::Restarting && (!end_refused_ || looks_ < kEndLooks)) {
+      if (state() == State::Restarting && (!end_refused_ || attempt_.looks < kEndLooks)) {
         if (looking_for() < settings().unreachable_timeout) {
           return after(kLookAgain, [this] { end_source(); });
         }
@@ -100,17 +100,17 @@ void VmMigrate::decide(CopyPair seen) {
 
 bool VmMigrate::is_patient(CopyPair seen) {
   const bool unknown = seen.source == Copy::Unknown || seen.destination == Copy::Unknown;
-  return unknown ? looking_for() < settings().unreachable_timeout : looks_ < kLooks;
+  return unknown ? looking_for() < settings().unreachable_timeout : attempt_.looks < kLooks;
 }
 
 MonotonicTime VmMigrate::looking_for() {
-  if (!looking_since_) looking_since_ = clock().now();
-  return clock().now() - *looking_since_;
+  if (!attempt_.looking_since) attempt_.looking_since = clock().now();
+  return clock().now() - *attempt_.looking_since;
 }
 
 void VmMigrate::abort_after_look(const std::string& what) {
-  if (note_.empty()) note_ = "the sending ended without a result (" + what + ")";
-  abort(make_error(note_code_.value_or(Code::Internal), note_));
+  if (attempt_.note.empty()) attempt_.note = "the sending ended without a result (" + what + ")";
+  abort(make_error(attempt_.note_code.value_or(Code::Internal), attempt_.note));
 }
 
 void VmMigrate::ask_operator(const std::string& what) {
@@ -119,7 +119,8 @@ void VmMigrate::ask_operator(const std::string& what) {
   row.reason = "migration unclear: " + what;
   const std::string file =
       by_file() && state() != State::Aborting ? "; its state is in " + migration_.file.path : "";
-  const std::string reason = row.reason + (note_.empty() ? "" : "; " + note_) + file +
+  const std::string reason = row.reason + (attempt_.note.empty() ? "" : "; " + attempt_.note) +
+                             file +
                              "; look at both hosts, end one copy, then 'mare vm stop --force'";
   stop_probe();
   finish(to_string(Event::Ambiguous), to_string(State::NeedsOperator), Outcome::NeedsOperator,
@@ -162,7 +163,7 @@ void VmMigrate::record_loss(CopyPair seen) {
   if (state() == State::Returning) row.reason = "its file " + migration_.file.path + " is gone";
   stop_probe();
   finish(to_string(Event::Lost), to_string(State::Failed), Outcome::Failed,
-         "the VM is lost: " + row.reason + (note_.empty() ? "" : "; " + note_) +
+         "the VM is lost: " + row.reason + (attempt_.note.empty() ? "" : "; " + attempt_.note) +
              "; start it again with 'mare vm start'",
          std::string(to_string(Code::Internal)), [&](store::Transaction& tx) -> Status {
            if (auto done = tx.put(migration_); !done) return done;
@@ -171,11 +172,11 @@ void VmMigrate::record_loss(CopyPair seen) {
 }
 
 void VmMigrate::abort(const Error& error, const Also& also) {
-  note_ = error.text();
-  note_code_ = error.code;
-  looks_ = 0;
-  looking_since_.reset();
-  if (step(Event::Abort, note_, also)) abort_step();
+  attempt_.note = error.text();
+  attempt_.note_code = error.code;
+  attempt_.looks = 0;
+  attempt_.looking_since.reset();
+  if (step(Event::Abort, attempt_.note, also)) abort_step();
 }
 
 void VmMigrate::abort_step() {
@@ -250,18 +251,20 @@ void VmMigrate::back_at_source() {
   row.host = migration_.source;
   migration_.reconsiders.clear();
   stop_probe();
-  if (note_.empty()) note_ = why_aborted();
+  if (attempt_.note.empty()) attempt_.note = why_aborted();
   if (dropped_) migration_.file.path.clear();
-  const bool cancelled = operation().cancel_requested || note_code_ == Code::Cancelled;
+  const bool cancelled = operation().cancel_requested || attempt_.note_code == Code::Cancelled;
   const bool by_user = operation().cancel_requested;
-  finish(to_string(Event::SourceRuns), to_string(State::Failed),
-         by_user ? Outcome::Cancelled : Outcome::Failed,
-         note_ + "; the VM runs on '" + migration_.source.value + "' as before" + file_left_,
-         std::string(to_string(cancelled ? Code::Cancelled : note_code_.value_or(Code::Internal))),
-         [&](store::Transaction& tx) -> Status {
-           if (auto done = tx.put(migration_); !done) return done;
-           return put_vm(tx, clock(), row);
-         });
+  finish(
+      to_string(Event::SourceRuns), to_string(State::Failed),
+      by_user ? Outcome::Cancelled : Outcome::Failed,
+      attempt_.note + "; the VM runs on '" + migration_.source.value + "' as before" + file_left_,
+      std::string(
+          to_string(cancelled ? Code::Cancelled : attempt_.note_code.value_or(Code::Internal))),
+      [&](store::Transaction& tx) -> Status {
+        if (auto done = tx.put(migration_); !done) return done;
+        return put_vm(tx, clock(), row);
+      });
 }
 
 std::string VmMigrate::why_aborted() const {

@@ -43,8 +43,8 @@ void VmMigrate::end_source() {
       },
       [this](const Result<CaptureStatus>& ended) {
         if (!ended) return source_not_ended(ended.error());
-        looks_ = 0;
-        looking_since_.reset();
+        attempt_.looks = 0;
+        attempt_.looking_since.reset();
         go_on_from_file();
       });
 }
@@ -53,13 +53,14 @@ void VmMigrate::end_source() {
 /// for again, and never undone.
 void VmMigrate::source_not_ended(const Error& error) {
   end_refused_ = !passes(error);
-  note_ = error.during("host '" + migration_.source.value + "' did not end its copy").text();
-  note_code_ = error.code;
+  attempt_.note =
+      error.during("host '" + migration_.source.value + "' did not end its copy").text();
+  attempt_.note_code = error.code;
   look();
 }
 
 void VmMigrate::go_on_from_file() {
-  silent_since_.reset();
+  attempt_.silent_since.reset();
   if (state() == State::Returning) return load_back(true);
   load_there(true);
 }
@@ -79,15 +80,15 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
   if (loaded) {
     load_ = *loaded;
     loaded_at_ = clock().wall_now();
-    note_.clear();
-    note_code_.reset();
+    attempt_.note.clear();
+    attempt_.note_code.reset();
     return commit_destination(Event::Loaded, "at " + migration_.destination.value);
   }
   if (!passes(loaded.error())) return return_home(loaded.error());
-  if (!silent_since_) silent_since_ = clock().now();
+  if (!attempt_.silent_since) attempt_.silent_since = clock().now();
   const auto row = host(migration_.destination);
   const bool down = row && row->health == HostHealth::Down;
-  if (down || clock().now() - *silent_since_ > settings().unreachable_timeout) {
+  if (down || clock().now() - *attempt_.silent_since > settings().unreachable_timeout) {
     return return_home(loaded.error());
   }
   after(kLoadAgain, [this] { load_there(false); });
@@ -96,11 +97,12 @@ void VmMigrate::loaded_there(const Result<CaptureLoad>& loaded) {
 // --- the source again
 
 void VmMigrate::return_home(const Error& error) {
-  note_ = error.during("host '" + migration_.destination.value + "' can't make it from its file")
-              .text();
-  note_code_ = error.code;
-  silent_since_.reset();
-  if (step(Event::Return, note_)) load_back(true);
+  attempt_.note =
+      error.during("host '" + migration_.destination.value + "' can't make it from its file")
+          .text();
+  attempt_.note_code = error.code;
+  attempt_.silent_since.reset();
+  if (step(Event::Return, attempt_.note)) load_back(true);
 }
 
 void VmMigrate::load_back(bool afresh) {
@@ -123,15 +125,15 @@ void VmMigrate::load_back(bool afresh) {
 
 void VmMigrate::loaded_back(const Result<CaptureLoad>& loaded) {
   if (loaded) {
-    if (note_.empty()) note_ = why_in(to_string(State::Returning), "given up");
-    looks_ = 0;
-    looking_since_.reset();
-    if (step(Event::Loaded, note_)) abort_step();
+    if (attempt_.note.empty()) attempt_.note = why_in(to_string(State::Returning), "given up");
+    attempt_.looks = 0;
+    attempt_.looking_since.reset();
+    if (step(Event::Loaded, attempt_.note)) abort_step();
     return;
   }
   const Error error = loaded.error().during("host '" + migration_.source.value + "'");
   if (loaded.error().code == Code::NotFound && ++refused_ >= kGoneLooks) {
-    note_ = error.text();
+    attempt_.note = error.text();
     return lost({Copy::Absent, Copy::Absent});
   }
   if (in_state() > kTryFor) return ask_operator("neither host can make it: " + error.text());

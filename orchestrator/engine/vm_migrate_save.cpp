@@ -113,7 +113,7 @@ void VmMigrate::saving(const Result<CaptureStatus>& status) {
   const std::string at = "host '" + migration_.source.value + "'";
   if (!status && passes(status.error())) return source_of_file_is_silent(status.error());
   if (!status) return abort(status.error().during(at));
-  silent_since_.reset();
+  attempt_.silent_since.reset();
   if (status->phase == CapturePhase::None || status->checkpoint != file_name()) {
     return abort(make_error(Code::Internal, at + " knows nothing of the file any more"));
   }
@@ -130,8 +130,8 @@ void VmMigrate::saving(const Result<CaptureStatus>& status) {
 }
 
 void VmMigrate::source_of_file_is_silent(const Error& error) {
-  if (!silent_since_) silent_since_ = clock().now();
-  if (clock().now() - *silent_since_ > settings().unreachable_timeout) {
+  if (!attempt_.silent_since) attempt_.silent_since = clock().now();
+  if (clock().now() - *attempt_.silent_since > settings().unreachable_timeout) {
     return abort(error.during("host '" + migration_.source.value + "' does not answer"));
   }
   after(settings().poll * 5, [this] { look_at_saving(); });

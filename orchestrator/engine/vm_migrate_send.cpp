@@ -29,8 +29,8 @@ bool switches_soon(const OutgoingStatus& status, Strategy strategy) {
 void VmMigrate::send() {
   auto made = ticket();
   if (!made) return abort(made.error());
-  holds_ = joins_gang();
-  made->holds_switch = holds_;
+  attempt_.holds = joins_gang();
+  made->holds_switch = attempt_.holds;
   start_probe();
   call_host<Status>(
       migration_.source,
@@ -40,8 +40,9 @@ void VmMigrate::send() {
       [this](Status begun) {
         if (begun) return poll();
         // It may have begun all the same: only a look at both hosts tells.
-        note_ = begun.error().during("host '" + migration_.source.value + "' can't send").text();
-        note_code_ = begun.error().code;
+        attempt_.note =
+            begun.error().during("host '" + migration_.source.value + "' can't send").text();
+        attempt_.note_code = begun.error().code;
         look();
       });
 }
@@ -54,10 +55,10 @@ void VmMigrate::poll() {
 
 void VmMigrate::polled(Result<OutgoingStatus> status) {
   if (!status) return source_is_silent(status.error());
-  silent_since_.reset();
-  shared_ = shared_ || context_.slots->shares(operation().id);
+  attempt_.silent_since.reset();
+  attempt_.shared = attempt_.shared || context_.slots->shares(operation().id);
   if (status->phase != OutgoingPhase::None) keep(*status);
-  sends_ = true;
+  attempt_.sends = true;
   if (status->phase != OutgoingPhase::PreCopying) context_.gangs->leave(operation().id);
   switch (status->phase) {
     case OutgoingPhase::PreCopying:
@@ -66,7 +67,7 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
       if (watch_forecast(*status)) return;
       watch_hold(*status);
       // Others hold for its word.
-      return after(holds_ ? settings().poll / 4 : settings().poll, [this] { poll(); });
+      return after(attempt_.holds ? settings().poll / 4 : settings().poll, [this] { poll(); });
     case OutgoingPhase::Switching:
       if (state() == State::PreCopying && !step(Event::Switch, how_switched())) return;
       watch_limits(*status);
@@ -78,12 +79,13 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
     case OutgoingPhase::Completed:
       return look();
     case OutgoingPhase::Failed:
-      note_ = "host '" + migration_.source.value + "': " + status->error;
-      note_code_ = Code::Internal;
+      attempt_.note = "host '" + migration_.source.value + "': " + status->error;
+      attempt_.note_code = Code::Internal;
       return look();
     case OutgoingPhase::Cancelled:
-      if (note_.empty()) note_ = "cancelled";
-      note_code_ = gave_up_ || operation().cancel_requested ? Code::Cancelled : Code::Internal;
+      if (attempt_.note.empty()) attempt_.note = "cancelled";
+      attempt_.note_code =
+          attempt_.gave_up || operation().cancel_requested ? Code::Cancelled : Code::Internal;
       return look();
     case OutgoingPhase::None:
       return look();
@@ -91,12 +93,12 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
 }
 
 void VmMigrate::watch_limits(const OutgoingStatus& status) {
-  if (gave_up_) return;
+  if (attempt_.gave_up) return;
   if (operation().cancel_requested) return cancel_sending("cancelled by the user");
   if (clock().wall_now() > operation().deadline) {
     return cancel_sending("it did not end within its time limit");
   }
-  if (!policy_.time_limit || forced_ || status.elapsed < *policy_.time_limit) return;
+  if (!policy_.time_limit || attempt_.forced || status.elapsed < *policy_.time_limit) return;
   if (policy_.at_limit == LimitAction::Cancel) {
     return cancel_sending("it did not end within the policy's time limit");
   }
@@ -104,7 +106,7 @@ void VmMigrate::watch_limits(const OutgoingStatus& status) {
 }
 
 void VmMigrate::force(LimitAction how) {
-  forced_ = true;
+  attempt_.forced = true;
   call_host<Status>(
       migration_.source,
       [key = key(), how](Driver& driver) { return driver.force_outgoing(key, how); },
@@ -114,7 +116,7 @@ void VmMigrate::force(LimitAction how) {
         const bool never = code == Code::Unsupported || code == Code::FailedPrecondition;
         // Not answered, or not yet possible: the poll goes on and asks again.
         if (!never) {
-          forced_ = false;
+          attempt_.forced = false;
           return;
         }
         cancel_sending("it reached its time limit, and " + std::string(to_string(how)) +
@@ -124,23 +126,23 @@ void VmMigrate::force(LimitAction how) {
 
 void VmMigrate::cancel_sending(const std::string& why) {
   context_.gangs->leave(operation().id);
-  gave_up_ = true;
-  note_ = why;
-  note_code_ = Code::Cancelled;
+  attempt_.gave_up = true;
+  attempt_.note = why;
+  attempt_.note_code = Code::Cancelled;
   call_host<Status>(
       migration_.source, [key = key()](Driver& driver) { return driver.cancel_outgoing(key); },
       [this](Status asked) {
         // Not answered: the poll goes on and asks again.
-        if (!asked) gave_up_ = false;
+        if (!asked) attempt_.gave_up = false;
       });
 }
 
 void VmMigrate::source_is_silent(const Error& error) {
   context_.gangs->leave(operation().id);
-  if (!silent_since_) silent_since_ = clock().now();
-  if (clock().now() - *silent_since_ > settings().unreachable_timeout) {
-    note_ = "host '" + migration_.source.value + "' does not answer: " + error.text();
-    note_code_ = Code::Unavailable;
+  if (!attempt_.silent_since) attempt_.silent_since = clock().now();
+  if (clock().now() - *attempt_.silent_since > settings().unreachable_timeout) {
+    attempt_.note = "host '" + migration_.source.value + "' does not answer: " + error.text();
+    attempt_.note_code = Code::Unavailable;
     return look();
   }
   after(settings().poll * 5, [this] { poll(); });
@@ -151,16 +153,16 @@ void VmMigrate::keep(const OutgoingStatus& status) {
   if (!status.rounds.empty()) migration_.rounds = status.rounds;
   if (status.memory_total.count > 0) migration_.memory_total = status.memory_total;
   migration_.transferred = std::max(migration_.transferred, status.transferred);
-  sent_for_ = status.elapsed;
+  attempt_.sent_for = status.elapsed;
   migration_.remaining = status.remaining;
-  paused_ = paused_ || status.paused_at.count() != 0;
-  if (status.paused_at.count() != 0) paused_at_ = status.paused_at;
+  attempt_.paused = attempt_.paused || status.paused_at.count() != 0;
+  if (status.paused_at.count() != 0) attempt_.paused_at = status.paused_at;
   const double total = static_cast<double>(migration_.memory_total.count);
   const double left = static_cast<double>(status.remaining.count);
   // Remaining grows again with every round; a bar that went back would be worse than one that
   // waits.
-  if (total > 0) best_ = std::max(best_, std::min(0.99, 1.0 - left / total));
-  progress(best_);
+  if (total > 0) attempt_.best = std::max(attempt_.best, std::min(0.99, 1.0 - left / total));
+  progress(attempt_.best);
   if (clock().now() - kept_at_ < kProgressEvery) return;
   kept_at_ = clock().now();
   save_record();
@@ -193,23 +195,23 @@ bool VmMigrate::enter_post_copy() {
   };
   if (!step(Event::PostCopy, "the VM runs on " + migration_.destination.value, also)) return false;
   vm_ = row;
-  paused_ = true;
-  looks_ = 0;
-  looking_since_.reset();
-  note_.clear();
-  note_code_.reset();
+  attempt_.paused = true;
+  attempt_.looks = 0;
+  attempt_.looking_since.reset();
+  attempt_.note.clear();
+  attempt_.note_code.reset();
   return true;
 }
 
 void VmMigrate::post_copying(const OutgoingStatus& status) {
   if (status.error.empty()) {
     starved_since_.reset();
-    looks_ = 0;
+    attempt_.looks = 0;
     return after(settings().poll, [this] { poll(); });
   }
-  note_ = "host '" + migration_.source.value + "': " + status.error;
-  note_code_ = Code::Unavailable;
-  if (!starved_since_) log().warn("engine", operation().id.value + ": " + note_);
+  attempt_.note = "host '" + migration_.source.value + "': " + status.error;
+  attempt_.note_code = Code::Unavailable;
+  if (!starved_since_) log().warn("engine", operation().id.value + ": " + attempt_.note);
   // Pages may come all the same: what broke may be only the management's connection.
   if (!starved_since_ || status.transferred > fed_until_) starved_since_ = clock().now();
   fed_until_ = status.transferred;
@@ -232,7 +234,7 @@ void VmMigrate::mend() {
             },
             [this](Status tried) {
               can_mend_ = tried.ok() || tried.error().code != Code::Unsupported;
-              if (!can_mend_) note_ += "; " + tried.error().text();
+              if (!can_mend_) attempt_.note += "; " + tried.error().text();
               look_at_starved();
             });
       });
@@ -244,8 +246,8 @@ void VmMigrate::look_at_starved() {
       migration_.destination, [key = key()](Driver& driver) { return driver.observe(key); },
       [this](Result<VmObservation> destination) {
         const Copy copy = destination ? destination->copy : Copy::Unknown;
-        looks_ = copy == Copy::Absent ? looks_ + 1 : 0;
-        if (looks_ >= kEmptyLooksBelieved) return lost({Copy::Paused, Copy::Absent});
+        attempt_.looks = copy == Copy::Absent ? attempt_.looks + 1 : 0;
+        if (attempt_.looks >= kEmptyLooksBelieved) return lost({Copy::Paused, Copy::Absent});
         const Seconds patience = can_mend_ ? Seconds{kStarvesFor} : settings().unreachable_timeout;
         if (starved_since_ && clock().now() - *starved_since_ > patience) {
           return ask_operator("post-copy broke, and its pages are still at the source");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 
 from lib.cluster import Cluster, Json
@@ -11,6 +12,10 @@ from lib.waiting import wait_until
 
 POOL = "strat"
 STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy", "checkpoint-restart")
+# Where libvirt has a QEMU listen for a VM that comes.
+QEMU_PORTS = (49152, 49215)
+# As dirtylog::unread_limit() for a short way over a link of 100 Mbit/s.
+UNREAD_LIMIT = 512 * 1024
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
 BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
@@ -150,6 +155,24 @@ class StrategiesTest(unittest.TestCase):
                 self.cluster.finish(operation, "cancelled")
                 self.cluster.lab("rate", "1gbit")
                 job.assert_right()
+
+    def test_what_waits_to_be_read_at_the_destination_is_bounded(self) -> None:
+        job, vm, source, operation = self.begin_slow("compressed")
+        self.wait_state(operation, "PreCopying")
+        destination = self.cluster.get(f"migrations/{operation['id']}")["destination"]
+
+        def buffers() -> list[int]:
+            told = self.cluster.lab("exec", destination, "--", "ss", "-tmHn", "state", "established", f"sport >= :{QEMU_PORTS[0]}",
+                                    "and", f"sport <= :{QEMU_PORTS[1]}").stdout
+            return [int(size) for size in re.findall(r"skmem:\(r\d+,rb(\d+),", told)]
+        # One for the stream, and a channel each; the kernel lets them grow to megabytes by itself.
+        wait_until(lambda: len(buffers()) > 1 and set(buffers()) == {UNREAD_LIMIT},
+                   f"{vm}'s connections at {destination} are bounded", patience_s=10)
+        self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
+        self.cluster.finish(operation, "cancelled")
+        self.assertEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_right()
 
     def test_post_copy_has_no_way_back(self) -> None:
         job, vm, source, operation = self.begin_slow("post-copy")

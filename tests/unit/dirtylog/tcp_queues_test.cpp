@@ -112,13 +112,13 @@ TEST_F(TcpQueuesTest, WhatWaitsToBeReadIsBoundedHoweverMuchWasReadBefore) {
   const Fd receiver = accepted();
   auto queues = TcpQueues::open(getpid());
   ASSERT_TRUE(queues.ok()) << queues.error().text();
-  const auto bounded = queues->bound_unread(BytesPerSecond{117e6});
+  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1);
   if (!bounded) GTEST_SKIP() << bounded.error().text();
   EXPECT_GE(*bounded, 2);
   fill(sender, receiver, kReadFirst);
   EXPECT_LE(unread(receiver), kUnread + 64 * 1024);
   EXPECT_GT(unread(receiver), kUnread / 4) << "not more than it has to";
-  EXPECT_EQ(*queues->bound_unread(BytesPerSecond{117e6}), 0);
+  EXPECT_EQ(*queues->bound_unread(BytesPerSecond{12e6}, 1), 0);
 }
 
 TEST_F(TcpQueuesTest, AProcessThatHasEndedIsNotFound) {
@@ -132,13 +132,16 @@ TEST(UnsentLimit, IsTenMillisecondsOfTheLinkWithinBounds) {
   EXPECT_EQ(unsent_limit(BytesPerSecond{}).count, 256U * 1024);
 }
 
-TEST(UnreadLimit, GoesByWhatIsUnderWayAndLeavesALongWayAlone) {
+TEST(UnreadLimit, IsAConnectionsPartOfWhatALateReaderNeedsAndLeavesALongWayAlone) {
   const BytesPerSecond gigabit{117e6};
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{100})->count, 512U * 1024);
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{0})->count, 512U * 1024);
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{4000})->count, 1'872'000U);
-  EXPECT_FALSE(unread_limit(gigabit, Microseconds{20'000}));
-  EXPECT_EQ(unread_limit(BytesPerSecond{}, Microseconds{200})->count, 1'000'000U);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 1)->count, 1'170'000U);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 2)->count, 585'000U);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{1000}, 2)->count, 819'000U);
+  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 8)->count, 512U * 1024);
+  EXPECT_EQ(unread_limit(BytesPerSecond{12e6}, Microseconds{0}, 0)->count, 512U * 1024);
+  EXPECT_FALSE(unread_limit(gigabit, Microseconds{20'000}, 1));
+  EXPECT_FALSE(unread_limit(BytesPerSecond{}, Microseconds{0}, 1)) << "for all it knows, 10 Gbit/s";
+  EXPECT_EQ(unread_limit(BytesPerSecond{}, Microseconds{0}, 10)->count, 1'250'000U);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 namespace mare::libvirt {
 namespace {
 
+// As unread_limit() for two channels over a link of 100 Mbit/s.
 constexpr int kBound = 512 * 1024;
 
 int buffer_of(const dirtylog::Fd& socket) {
@@ -41,7 +42,7 @@ class IncomingQueuesTest : public testing::Test {
               return getpid();
             },
             [this](const std::string& uuid) { return expected_ && uuid == vm_.uuid; },
-            [] { return BytesPerSecond{117e6}; }};
+            [] { return BytesPerSecond{12e6}; }};
   }
   dirtylog::Fd connect() {
     auto out =
@@ -74,7 +75,7 @@ class IncomingQueuesTest : public testing::Test {
 TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) {
   const dirtylog::Fd first = connect();
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_);
+  queues.expect(vm_, 2);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   EXPECT_NE(buffer_of(first), kBound) << "there is no QEMU yet";
   started_ = true;
@@ -92,7 +93,7 @@ TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) 
 
 TEST_F(IncomingQueuesTest, EndsWhileOneIsExpected) {
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_);
+  queues.expect(vm_, 2);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 0; }));
 }
 

@@ -254,9 +254,9 @@ TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
   in.sending.channels = 1;
   HypervisorCosts costs;
   costs.compress_rate = 100 * kMega;
-  EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.14, 0.01);
   in.sending.channels = 16;  // two CPUs
-  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.14, 0.01);
 }
 
 TEST(Replay, WhatItsChannelsHoldEndsRoundsSooner) {
@@ -295,10 +295,10 @@ TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
   costs.compress_rate = 100 * kMega;
   in.host_cpus = 4;
   in.busy_cpus = 2;  // two are left, as many as it takes
-  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.14, 0.01);
   EXPECT_DOUBLE_EQ(replay(in, costs).crowded, 0);
   in.busy_cpus = 4;  // six want four
-  EXPECT_NEAR(replay(in, costs).total_time_s, 1.5 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 1.5 + 0.14, 0.01);
   EXPECT_NEAR(replay(in, costs).crowded, 1.0 / 3, 1e-9);
   in.sending.strategy = Strategy::PreCopy;
   EXPECT_DOUBLE_EQ(replay(in, costs).crowded, 0);
@@ -314,14 +314,14 @@ TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
   in.host_cpus = 2;
   in.cpu_quota = 0.25;
   in.busy_cpus = 1;  // four guests
-  EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 2 + 0.14, 0.01);
   in.busy_cpus = 2;  // eight, and each has an eighth of both CPUs: nothing beside its quota
   EXPECT_GT(replay(in, costs).total_time_s, 20);
   in.cpu_quota = 1;  // two: a quota of all that there is for each
   EXPECT_GT(replay(in, costs).total_time_s, 20);
   in.cpu_quota = 2;  // one
   in.busy_cpus = 1.5;
-  EXPECT_NEAR(replay(in, costs).total_time_s, 4 + 0.25, 0.01);
+  EXPECT_NEAR(replay(in, costs).total_time_s, 4 + 0.14, 0.01);
   // Where the link is slower than that, nothing is behind.
   in.link_rate = 10 * kMega;
   EXPECT_NEAR(replay(in, costs).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.15, 0.01);
