@@ -67,6 +67,10 @@ def cases(rate: str) -> list[tuple[str, Workload]]:
                                "--busy-percent", str(BUSY_PERCENT)))]
 
 
+#: `compute` ends its last factorisation first, which takes an emulated half of a core up to 400 s.
+END_S = 900
+
+
 class Tail:
     """Lines of a job's output file and when they came, without mared, which is down at times."""
 
@@ -120,7 +124,7 @@ class Job:
 
     def end(self) -> None:
         (self.cluster.state / "jobs" / self.id / "enough").touch()
-        wait_until(lambda: self.cluster.get(f"jobs/{self.id}")["state"] in ("succeeded", "failed"), f"{self.id} ends")
+        wait_until(lambda: self.cluster.get(f"jobs/{self.id}")["state"] in ("succeeded", "failed"), f"{self.id} ends", patience_s=END_S)
         self.tail.stop()
         text = "\n".join(line.text for line in self.tail.lines[-5:])
         if "verified=yes" not in text:
