@@ -164,7 +164,8 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
   out.sweep = vm.sweep.found(vm.written);
-  if (out.sweep.period.count() > 0) out.swept = vm.written;
+  // Also where the newest look leaves it open for a moment: who asks for them was told of a sweep.
+  out.swept = vm.written;
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;

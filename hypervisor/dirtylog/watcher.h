@@ -35,7 +35,7 @@ struct WatchReport {
   double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
   double sequential = 0;  // of what was written in a moment and not in the one before: in order
   Sweep sweep;
-  PageSet swept;            // what it goes through; empty: it does not sweep
+  PageSet swept;            // of a guest that sweeps, what it goes through
   std::string not_watched;  // why not, at this moment; "" if it is
   bool hopeless = false;    // and it will hardly change by itself
 };

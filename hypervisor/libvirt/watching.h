@@ -73,7 +73,8 @@ class Watching {
   /// As Driver::look_anew().
   Milliseconds look_anew(const std::string& uuid);
   Result<MemoryProfile> profile(const VmKey& vm, const VmProcess& process);
-  /// The pages that a guest that sweeps goes through; empty if it does not, or is not watched.
+  /// The pages that a guest that sweeps goes through, of another what it wrote lately; empty if it
+  /// is not watched.
   dirtylog::PageSet swept(const std::string& uuid) const;
 
  private:
