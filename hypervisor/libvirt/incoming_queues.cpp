@@ -6,7 +6,7 @@
 namespace mare::libvirt {
 namespace {
 
-// A connection fills in that time what the kernel allows a new one, no more.
+// What gathered in a connection by then is long read when the VM stands still.
 constexpr auto kLookEvery = std::chrono::milliseconds{40};
 constexpr auto kBeginsWithin = std::chrono::minutes{10};
 

@@ -100,6 +100,7 @@ class LibvirtDriver final : public Driver {
     watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
+    // By how many channels they come is not kept: one has the widest bound.
     for (const auto& arrival : arrivals_.all_expected()) incoming_queues_.expect(arrival.key, 1);
     if (auto leased = lease_.open(); !leased) return leased;
     clear_unpacked(options_.state_dir + "/unpacked");

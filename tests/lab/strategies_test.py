@@ -92,12 +92,7 @@ class StrategiesTest(unittest.TestCase):
     def test_a_move_through_a_file_is_cancelled_while_it_is_written(self) -> None:
         job, vm, source, operation = self.begin_slow("checkpoint-restart")
         self.wait_state(operation, "Saving")
-        self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
-        self.cluster.finish(operation, "cancelled")
-        self.assertEqual(self.cluster.assert_runs_once(vm), source)
-        self.cluster.lab("rate", "1gbit")
-        job.assert_advances()
-        job.assert_right()
+        self.cancel_slow(job, vm, source, operation)
 
     def begin_slow(self, strategy: str, **options: Json) -> tuple[MigTest, str, str, Json]:
         """A migration at 100 Mbit/s that is under way."""
@@ -110,6 +105,15 @@ class StrategiesTest(unittest.TestCase):
         destination = self.cluster.another_host(*(self.cluster.host_of(one) for one in job.vms()))
         body = {"destination": destination, "strategy": strategy, **options}
         return job, vm, source, self.cluster.submit("POST", f"vms/{vm}/migrations", body)
+
+    def cancel_slow(self, job: MigTest, vm: str, source: str, operation: Json) -> None:
+        """Its VM stays, and its job goes on and ends right."""
+        self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
+        self.cluster.finish(operation, "cancelled")
+        self.assertEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_advances()
+        job.assert_right()
 
     def wait_state(self, operation: Json, state: str) -> Json:
         return wait_until(lambda: (row := self.cluster.get(f"operations/{operation['id']}"))["state"] == state and row,
@@ -134,11 +138,7 @@ class StrategiesTest(unittest.TestCase):
             with self.subTest(strategy=strategy):
                 job, vm, source, operation = self.begin_slow(strategy)
                 self.wait_state(operation, "PreCopying")
-                self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
-                self.cluster.finish(operation, "cancelled")
-                self.assertEqual(self.cluster.assert_runs_once(vm), source)
-                self.cluster.lab("rate", "1gbit")
-                job.assert_right()
+                self.cancel_slow(job, vm, source, operation)
 
     def test_qemu_stops_by_the_rate_of_the_link_as_it_was_measured(self) -> None:
         for strategy in ("pre-copy", "throttled") if FULL else ("pre-copy",):
@@ -151,10 +151,7 @@ class StrategiesTest(unittest.TestCase):
                 self.assertLessEqual(told, said["link"]["goodput_bytes_per_s"])
                 wait_until(lambda vm=vm, source=source, told=told: f"avail-switchover-bandwidth: {told:.0f} " in self.cluster.virsh(
                     source, "qemu-monitor-command", vm, "--hmp", "info migrate_parameters"), f"QEMU was told {told:.0f}", patience_s=5)
-                self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
-                self.cluster.finish(operation, "cancelled")
-                self.cluster.lab("rate", "1gbit")
-                job.assert_right()
+                self.cancel_slow(job, vm, source, operation)
 
     def test_what_waits_to_be_read_at_the_destination_is_bounded(self) -> None:
         job, vm, source, operation = self.begin_slow("compressed")
@@ -166,13 +163,9 @@ class StrategiesTest(unittest.TestCase):
                                     "and", f"sport <= :{QEMU_PORTS[1]}").stdout
             return [int(size) for size in re.findall(r"skmem:\(r\d+,rb(\d+),", told)]
         # One for the stream, and a channel each; the kernel lets them grow to megabytes by itself.
-        wait_until(lambda: len(buffers()) > 1 and set(buffers()) == {UNREAD_LIMIT},
+        wait_until(lambda: len(sizes := buffers()) > 1 and set(sizes) == {UNREAD_LIMIT},
                    f"{vm}'s connections at {destination} are bounded", patience_s=10)
-        self.cluster.submit("POST", f"migrations/{operation['id']}:cancel", {})
-        self.cluster.finish(operation, "cancelled")
-        self.assertEqual(self.cluster.assert_runs_once(vm), source)
-        self.cluster.lab("rate", "1gbit")
-        job.assert_right()
+        self.cancel_slow(job, vm, source, operation)
 
     def test_post_copy_has_no_way_back(self) -> None:
         job, vm, source, operation = self.begin_slow("post-copy")

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <vector>
 
 #include "hypervisor/dirtylog/sockets.h"
@@ -33,16 +32,11 @@ int priority_of(const Fd& socket) {
   return priority;
 }
 
-/// What the kernel took from the network for a program that does not read, once no more comes.
+/// What the kernel took from the network for a program that does not read.
 int unread(const Fd& socket) {
-  int before = -1;
-  int now = 0;
-  while (now != before) {
-    before = now;
-    SystemClock{}.sleep_for(std::chrono::milliseconds{200});
-    EXPECT_EQ(ioctl(socket.get(), FIONREAD, &now), 0);
-  }
-  return now;
+  int bytes = 0;
+  EXPECT_EQ(ioctl(socket.get(), FIONREAD, &bytes), 0);
+  return bytes;
 }
 
 /// Sends until no more is taken for a while, as the kernel grows a buffer that is read from.
