@@ -45,6 +45,17 @@ Microseconds least_round_trip(int socket) {
   return Microseconds{sampled ? info.tcpi_min_rtt : info.tcpi_rtt};
 }
 
+/// After a cut the kernel waits twice as long before each try, up to two minutes: a link that was
+/// gone for 40 s served again after 70. Then a VM in post-copy stands still all the while. The
+/// tries that it makes by default are over in half a minute at this pace, so a time is set instead.
+void try_again_soon(int socket) {
+  constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS: Linux 6.15, newer than the headers
+  const int longest_ms = 2000;
+  const int give_up_ms = 10 * 60 * 1000;
+  if (setsockopt(socket, IPPROTO_TCP, kRtoMaxMs, &longest_ms, sizeof longest_ms) != 0) return;
+  (void)setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof give_up_ms);
+}
+
 Status set_unread(int socket, Bytes limit) {
   // The kernel takes it twice, for what it counts beside the bytes (socket(7)).
   const int half = static_cast<int>(limit.count / 2);
@@ -113,12 +124,14 @@ Result<int> TcpQueues::bound_unsent(Bytes limit) {
       return make_error(Code::Unavailable, system_text("TCP_NOTSENT_LOWAT"));
     }
     give_way(socket);
+    try_again_soon(socket);
     return ok_status();
   });
 }
 
 Result<int> TcpQueues::bound_unread(BytesPerSecond link, int channels) {
   return each_new([&](int socket) -> Status {
+    try_again_soon(socket);
     const auto limit = unread_limit(link, least_round_trip(socket), channels);
     return limit ? set_unread(socket, *limit) : ok_status();
   });

@@ -9,7 +9,8 @@
 //
 // On their way out of the host they also let others pass (SO_PRIORITY): a message of a rank or a
 // request to the shared root that waits behind 20 ms of pages costs the job more than the pages'
-// move gains by those. Linux only.
+// move gains by those. And after a cut of the link they try again within 2 s (Linux 6.15).
+// Linux only.
 #pragma once
 
 #include <functional>

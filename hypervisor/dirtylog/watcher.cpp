@@ -22,6 +22,9 @@ constexpr milliseconds kCycle = kPoints.back();
 /// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
 constexpr milliseconds kFirstCycle{10'000};
 constexpr seconds kRetry{1};
+/// After its arrival: arming and reading all of its memory takes from a guest that has much to do
+/// anew anyway, and how it writes in these seconds says nothing of how it writes.
+constexpr seconds kSettles{2};
 /// What a cycle has seen by then tells how the VM writes now; one that is older tells how it wrote.
 constexpr milliseconds kTells{1000};
 constexpr seconds kOfNow{15};
@@ -100,7 +103,7 @@ void Watcher::arrived(const std::string& uuid) {
   const VmPtr vm = find(uuid);
   if (!vm) return;
   const std::lock_guard busy(vm->busy);
-  close_log(*vm, "it has just come", nanoseconds{0});
+  close_log(*vm, "it has just come", kSettles);
 }
 
 bool Watcher::back_off(const std::string& uuid) {

@@ -392,6 +392,7 @@ class LibvirtDriver final : public Driver {
 
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override {
     const VmKey vm = ticket.vm.key();
+    const Outgoing::Beginning prepared(outgoing_, vm.uuid);
     auto route = Route::parse(to.uri);
     if (outgoing_.knows(vm.uuid, ticket.operation)) {
       return route ? outgoing_.mend(ticket, *route, why_no_mending()) : ok_status();
@@ -424,7 +425,7 @@ class LibvirtDriver final : public Driver {
     // Asked before the log is closed.
     auto swept =
         ticket.sending.sweep_switch.waits.empty() ? dirtylog::PageSet{} : watching_.swept(vm.uuid);
-    auto begun = outgoing_.begin(ticket, *route, std::move(swept));
+    auto begun = outgoing_.begin(prepared, ticket, *route, std::move(swept));
     if (begun) arrivals_.forget(vm.uuid);  // if it came once, now it goes
     if (begun) watching_.back_off(vm.uuid);
     return begun;
@@ -480,8 +481,11 @@ class LibvirtDriver final : public Driver {
     auto seen = look_at(domain->get(), false);
     if (!seen) return seen.error();
     if (!seen->sending || seen->post_copy != PostCopy::None) return ok_status();
-    // One that an earlier agent began: what its own limit was is not known.
-    if (set_downtime(domain->get(), kUsualDowntime)) return ok_status();
+    // One that an earlier agent began: what its own limit was is not known, and it may hold. The
+    // rate first, or it would switch at that at which it held.
+    if (set_rate(domain->get(), kNoLimit) && set_downtime(domain->get(), kUsualDowntime)) {
+      return ok_status();
+    }
     return last_error("the migration of '" + vm.id.value + "' can't be let go");
   }
 

@@ -1,5 +1,6 @@
 #include "hypervisor/libvirt/outgoing.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -43,11 +44,26 @@ void Outgoing::set_link(BytesPerSecond goodput) {
   link_ = goodput.value;
 }
 
-Status Outgoing::begin(const MigrationTicket& ticket, const Route& route, dirtylog::PageSet swept) {
+Outgoing::Beginning::Beginning(Outgoing& of, std::string uuid) : of_(of), uuid_(std::move(uuid)) {
+  const std::lock_guard lock(of_.shared_->mutex);
+  of_.beginning_.push_back(this);
+}
+
+Outgoing::Beginning::~Beginning() {
+  const std::lock_guard lock(of_.shared_->mutex);
+  std::erase(of_.beginning_, this);
+}
+
+Status Outgoing::begin(const Beginning& prepared, const MigrationTicket& ticket, const Route& route,
+                       dirtylog::PageSet swept) {
   std::vector<JobPtr> over;
   Status begun;
   {
     const std::lock_guard lock(shared_->mutex);
+    if (prepared.cancelled_) {
+      return make_error(Code::Cancelled, "the migration of VM '" + ticket.vm.id.value +
+                                             "' was cancelled before it had begun");
+    }
     over = take_old_locked(ticket.vm.uuid, ticket.operation);
     const auto known = shared_->jobs.find(ticket.vm.uuid);
     const bool again =
@@ -105,7 +121,9 @@ Status Outgoing::admit_locked(const MigrationTicket& ticket) {
     return make_error(Code::Conflict, "VM '" + ticket.vm.id.value + "' is being migrated by " +
                                           known->second->ticket.operation.value);
   }
-  if (shared_->jobs.size() >= kMostAtOnce) {
+  const auto going = std::count_if(shared_->jobs.begin(), shared_->jobs.end(),
+                                   [](const auto& one) { return !one.second->ended; });
+  if (static_cast<std::size_t>(going) >= kMostAtOnce) {
     return make_error(Code::ResourceExhausted, "too many migrations out of this host",
                       "wait until some have ended");
   }
@@ -187,6 +205,7 @@ bool Outgoing::knows(const std::string& uuid, const OperationId& operation) {
 
 bool Outgoing::cancel(const std::string& uuid) {
   const std::lock_guard lock(shared_->mutex);
+  for (auto* one : beginning_) one->cancelled_ = one->cancelled_ || one->uuid_ == uuid;
   Job* job = running_locked(uuid);
   if (job == nullptr) return false;
   // There is no way back, and an abort of a post-copy would only break it.

@@ -45,11 +45,29 @@ class Outgoing {
   Outgoing(const Outgoing&) = delete;
   Outgoing& operator=(const Outgoing&) = delete;
 
+  /// The time in which a begin() is prepared, which may be long where libvirt hangs: who asked has
+  /// given up meanwhile, looked, and cancelled, and the VM must not go after that.
+  class Beginning {
+   public:
+    Beginning(Outgoing& of, std::string uuid);
+    ~Beginning();
+    Beginning(const Beginning&) = delete;
+    Beginning& operator=(const Beginning&) = delete;
+
+   private:
+    friend class Outgoing;
+    Outgoing& of_;
+    const std::string uuid_;
+    bool cancelled_ = false;  // under of_'s mutex
+  };
+
   /// What a link was measured to carry: bounds how much waits unsent while a VM is sent.
   void set_link(BytesPerSecond goodput);
   /// Idempotent for an operation, also after its end: a late repetition must not send the VM again.
-  /// `swept`: of a guest that sweeps, the pages that it goes through.
-  Status begin(const MigrationTicket& ticket, const Route& route, dirtylog::PageSet swept = {});
+  /// `swept`: of a guest that sweeps, the pages that it goes through. Cancelled if it was while it
+  /// was `prepared`.
+  Status begin(const Beginning& prepared, const MigrationTicket& ticket, const Route& route,
+               dirtylog::PageSet swept = {});
   /// Takes up a post-copy that broke, known here or not. Ok if its pages go already.
   /// Unsupported, with that reason, if `why_not` is not "".
   Status mend(const MigrationTicket& ticket, const Route& route, const std::string& why_not);
@@ -60,7 +78,7 @@ class Outgoing {
   /// Is it of this operation, and known here, running or ended?
   bool knows(const std::string& uuid, const OperationId& operation);
   /// Stops one that this process began, whenever libvirt lets it; false if none runs. In post-copy
-  /// nothing is stopped.
+  /// nothing is stopped. One that is being prepared will not begin.
   bool cancel(const std::string& uuid);
   /// Forces one that this process began; NotFound if none runs.
   Status force(const std::string& uuid, LimitAction how);
@@ -174,7 +192,8 @@ class Outgoing {
 
   Connection& connection_;
   std::shared_ptr<Shared> shared_;
-  std::atomic<double> link_ = 0;  // bytes/s, as measured last; 0: unknown
+  std::vector<Beginning*> beginning_;  // under the mutex
+  std::atomic<double> link_ = 0;       // bytes/s, as measured last; 0: unknown
 };
 
 }  // namespace mare::libvirt

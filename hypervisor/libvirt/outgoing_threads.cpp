@@ -390,9 +390,10 @@ void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
       limit = limit_on_slower_link(limit, *sending.switchover_bandwidth, *seen);
     }
     if (limit == job.limit.value_or(downtime_limit_of(job.ticket, 0, kUsualDowntime))) return;
-    job.limit = limit;
   }
-  set_downtime(domain, limit);
+  if (!set_downtime(domain, limit)) return;  // tried again at the next look
+  const std::lock_guard lock(shared_->mutex);
+  job.limit = limit;
 }
 
 /// From the moment at which it could switch it only keeps up with what the guest writes.

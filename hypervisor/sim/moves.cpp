@@ -235,7 +235,9 @@ void World::end_round(Move& move) {
     share_links();
   } else if (ends) {
     begin_switch(move, dirtied);
-  } else if (sending.strategy == Strategy::Hybrid && rounds >= sending.pre_copy_rounds) {
+  } else if (sending.strategy == Strategy::Hybrid && rounds >= sending.pre_copy_rounds &&
+             move.operation_known) {
+    // It is the agent that asks for it: one that was restarted does not know that it should.
     begin_post_copy(move, dirtied);
   } else {
     next_round(move, dirtied, length);

@@ -26,7 +26,7 @@ MonotonicTime ManualClock::now() const {
 
 WallTime ManualClock::wall_now() const {
   const std::lock_guard lock(mutex_);
-  return epoch_ + std::chrono::duration_cast<WallTime>(now_);
+  return epoch_ + std::chrono::duration_cast<WallTime>(now_ - up_);
 }
 
 void ManualClock::advance(std::chrono::nanoseconds duration) {

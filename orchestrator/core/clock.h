@@ -33,7 +33,9 @@ class SystemClock final : public Clock {
 /// Stands still until told. Thread-safe.
 class ManualClock final : public Clock {
  public:
-  explicit ManualClock(WallTime epoch = WallTime{1'700'000'000'000'000}) : epoch_(epoch) {}
+  /// `up`: what now() begins with, as a machine's own clock that has run for so long.
+  explicit ManualClock(WallTime epoch = WallTime{1'700'000'000'000'000}, MonotonicTime up = {})
+      : now_(up), up_(up), epoch_(epoch) {}
   MonotonicTime now() const override;
   WallTime wall_now() const override;
   void sleep_for(std::chrono::nanoseconds duration) override { advance(duration); }
@@ -41,7 +43,8 @@ class ManualClock final : public Clock {
 
  private:
   mutable std::mutex mutex_;
-  MonotonicTime now_{0};
+  MonotonicTime now_;
+  const MonotonicTime up_;
   WallTime epoch_;
 };
 

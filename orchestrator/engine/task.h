@@ -19,7 +19,9 @@ class Task : public std::enable_shared_from_this<Task> {
   using Also = std::function<Status(store::Transaction&)>;
 
   Task(Context& context, Operation operation)
-      : context_(context), operation_(std::move(operation)) {}
+      : context_(context),
+        operation_(std::move(operation)),
+        state_since_(context.ports.clock.now()) {}
   virtual ~Task() = default;
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
@@ -154,7 +156,7 @@ class Task : public std::enable_shared_from_this<Task> {
 
   Operation operation_;
   std::uint64_t epoch_ = 0;
-  MonotonicTime state_since_{0};
+  MonotonicTime state_since_;
 };
 
 /// Of a call to a host that may be made again later, and may have been done.

@@ -72,6 +72,7 @@ class VmMigrate final : public Task {
   std::string how_switched() const;
   void poll();
   void polled(Result<OutgoingStatus> status);
+  void ask_again(OutgoingPhase phase);
   void watch_limits(const OutgoingStatus& status);
   void force(LimitAction how);
 
@@ -166,13 +167,14 @@ class VmMigrate final : public Task {
   struct Attempt {
     std::string note;  // why it is ending, when it ends badly
     std::optional<Code> note_code;
-    bool sends = false;    // the source answered that it does
-    bool gave_up = false;  // the source was asked to stop
-    bool forced = false;   // the source was asked to end it by the policy's action
-    bool paused = false;   // the source's copy was seen paused
-    bool shared = false;   // others left its source, or came to its destination, meanwhile
-    bool holds = false;    // the source was told to hold its switch
-    bool overran = false;  // that it went beyond its forecast was said
+    bool sends = false;      // the source answered that it does
+    bool gave_up = false;    // the source was asked to stop
+    bool forced = false;     // the source was asked to end it by the policy's action
+    MonotonicTime asked{0};  // when it was asked one of these two last
+    bool paused = false;     // the source's copy was seen paused
+    bool shared = false;     // others left its source, or came to its destination, meanwhile
+    bool holds = false;      // the source was told to hold its switch
+    bool overran = false;    // that it went beyond its forecast was said
     std::optional<MonotonicTime> held_since;  // it could switch
     double best = 0;                          // the progress that was told, which does not go back
     Microseconds sent_for{0};                 // as the source told last

@@ -26,6 +26,8 @@ void VmMigrate::commit_destination(Event event, const std::string& detail) {
   };
   if (!step(event, detail, also)) return;
   vm_ = row;
+  // It stood still for as long as it did; what its guest answers now its program waits for.
+  if (probe_) probe_->watch_closely(false);
   // Nothing crosses the link any more: while its guest is waited for, the next one may go.
   context_.slots->leave(operation().id);
   complete();

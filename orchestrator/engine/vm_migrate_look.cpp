@@ -16,7 +16,9 @@ void VmMigrate::look() {
   call_host<Result<VmObservation>>(
       migration_.source, [key = key()](Driver& driver) { return driver.observe(key); },
       [this](Result<VmObservation> source) {
-        if (source && source->sending && state() != State::Aborting) {
+        // A post-copy that was not cancelled in time: its pages are nowhere else.
+        if (source && source->sending && state() == State::Aborting) return still_sending();
+        if (source && source->sending) {
           attempt_.looks = 0;
           start_probe();
           return after(settings().poll, [this] { poll(); });

@@ -13,6 +13,8 @@ constexpr auto kProgressEvery = std::chrono::milliseconds{500};
 constexpr auto kMendEvery = std::chrono::seconds{2};
 constexpr auto kStarvesFor = std::chrono::minutes{10};
 constexpr int kEmptyLooksBelieved = 3;
+// What an agent was asked is done within some of its looks, which are 40 ms apart.
+constexpr auto kAskAgain = std::chrono::seconds{2};
 // At the rate so far; the next progress may be half a second old.
 constexpr Seconds kSwitchIsNear{1.5};
 
@@ -59,6 +61,7 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   attempt_.shared = attempt_.shared || context_.slots->shares(operation().id);
   if (status->phase != OutgoingPhase::None) keep(*status);
   attempt_.sends = true;
+  if (status->operation.value.empty()) ask_again(status->phase);
   if (status->phase != OutgoingPhase::PreCopying) context_.gangs->leave(operation().id);
   switch (status->phase) {
     case OutgoingPhase::PreCopying:
@@ -92,6 +95,20 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   }
 }
 
+/// An agent that was restarted knows nothing of what the one before it was asked to do, nor when it
+/// was to switch to post-copy.
+void VmMigrate::ask_again(OutgoingPhase phase) {
+  const bool under_way = phase == OutgoingPhase::PreCopying || phase == OutgoingPhase::Switching;
+  if (!under_way || clock().now() - attempt_.asked < kAskAgain) return;
+  attempt_.gave_up = false;
+  attempt_.forced = false;
+  const Strategy strategy = migration_.sending.strategy;
+  const bool by_post_copy = strategy == Strategy::PostCopy || strategy == Strategy::Hybrid;
+  if (by_post_copy && phase == OutgoingPhase::PreCopying && !operation().cancel_requested) {
+    force(LimitAction::PostCopy);
+  }
+}
+
 void VmMigrate::watch_limits(const OutgoingStatus& status) {
   if (attempt_.gave_up) return;
   if (operation().cancel_requested) return cancel_sending("cancelled by the user");
@@ -107,6 +124,7 @@ void VmMigrate::watch_limits(const OutgoingStatus& status) {
 
 void VmMigrate::force(LimitAction how) {
   attempt_.forced = true;
+  attempt_.asked = clock().now();
   call_host<Status>(
       migration_.source,
       [key = key(), how](Driver& driver) { return driver.force_outgoing(key, how); },
@@ -127,6 +145,7 @@ void VmMigrate::force(LimitAction how) {
 void VmMigrate::cancel_sending(const std::string& why) {
   context_.gangs->leave(operation().id);
   attempt_.gave_up = true;
+  attempt_.asked = clock().now();
   attempt_.note = why;
   attempt_.note_code = Code::Cancelled;
   call_host<Status>(

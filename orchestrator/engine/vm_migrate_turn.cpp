@@ -84,6 +84,8 @@ void VmMigrate::await_moment() {
 
 /// When all else is ready, since one is over soon. What asks for none gets none.
 void VmMigrate::at_safe_point(std::function<void(const std::string&)> then) {
+  // While the hosts were asked there was no search yet that it could have ended.
+  if (operation().cancel_requested) return abort(make_error(Code::Cancelled, "cancelled"));
   const Timing timing = timing_from(operation().request);
   if (timing.moment != Moment::SafePoint) return then("");
   auto jobs =

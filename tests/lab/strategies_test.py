@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import unittest
 
 from lib.cluster import Cluster, Json
@@ -16,6 +17,8 @@ STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-co
 QEMU_PORTS = (49152, 49215)
 # As dirtylog::unread_limit() for a short way over a link of 100 Mbit/s.
 UNREAD_LIMIT = 512 * 1024
+# Longer than hosts may be silent, shorter than a guest's kernel complains of having stood still (20 s).
+CABLE_OUT_S = 12
 # It rewrites its memory faster than this link carries: without a limit such a migration does not end.
 BUSY = Shape(ranks=2, iterations=320, size_mib=64, wws_mib=48, interval_ms=20)
 
@@ -172,6 +175,21 @@ class StrategiesTest(unittest.TestCase):
         self.wait_state(operation, "PostCopying")
         refused = self.cluster.api("POST", f"migrations/{operation['id']}:cancel", {})
         self.assertEqual(refused.status, 409, refused.body)
+        self.cluster.finish(operation)
+        self.assertNotEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_right()
+        self.cluster.assert_clean(vm)
+
+    def test_a_vm_in_post_copy_waits_for_a_cable_that_is_out(self) -> None:
+        job, vm, source, operation = self.begin_slow("post-copy")
+        self.wait_state(operation, "PostCopying")
+        self.addCleanup(self.cluster.lab, "exec", "sw", "--", "ip", "link", "set", source, "up")
+        self.cluster.lab("exec", "sw", "--", "ip", "link", "set", source, "down")
+        out = time.monotonic()
+        wait_until(lambda: time.monotonic() > out + CABLE_OUT_S, f"{source}'s cable was out for {CABLE_OUT_S} s", patience_s=2 * CABLE_OUT_S)
+        self.assertEqual(self.cluster.get(f"operations/{operation['id']}")["state"], "PostCopying", "its pages are at the source")
+        self.cluster.lab("exec", "sw", "--", "ip", "link", "set", source, "up")
         self.cluster.finish(operation)
         self.assertNotEqual(self.cluster.assert_runs_once(vm), source)
         self.cluster.lab("rate", "1gbit")

@@ -272,6 +272,13 @@ std::vector<Strike> strikes() {
       w.play(3s);
       w.start_mared();
     });
+    add("MaredDiesWhileBothAgentsAreAway", [](SimWorld& w, const HostId& from, const HostId& to) {
+      w.kill_mared();
+      EXPECT_TRUE(w.cluster.restart_agent(from, 6s));
+      EXPECT_TRUE(w.cluster.restart_agent(to, 6s));
+      w.play(1s);
+      w.start_mared();
+    });
     add("MaredAndTheDestinationDie", [](SimWorld& w, const HostId&, const HostId& to) {
       w.kill_mared();
       EXPECT_TRUE(w.cluster.kill_host(to));

@@ -162,6 +162,18 @@ TEST_F(OverrunTest, AGuestThatBeganToWriteMeanwhileIsSeenTo) {
   EXPECT_EQ(vm_row().host, HostId{"h2"});
 }
 
+/// It is the agent that asks its hypervisor for post-copy. This one never ends by its rounds.
+TEST_F(OverrunTest, AHybridMoveWhoseAgentWasRestartedSwitchesAllTheSame) {
+  const Operation begun =
+      move([](engine::MigrateRequest& request) { request.policy.strategy = Strategy::Hybrid; });
+  ASSERT_TRUE(comes_to(begun, MigrationState::PreCopying));
+  world.play(1s);
+  ASSERT_TRUE(world.cluster.restart_agent(HostId{"h1"}, 300ms));
+  const Operation ended = world.wait(begun.id, 2min);
+  ASSERT_EQ(ended.outcome, Outcome::Succeeded) << ended.state << " " << ended.reason;
+  EXPECT_EQ(vm_row().host, HostId{"h2"});
+}
+
 TEST_F(OverrunTest, OneThatWasNamedGoesOnAndSaysIt) {
   const Operation begun =
       move([](engine::MigrateRequest& request) { request.policy.strategy = Strategy::PreCopy; });

@@ -135,7 +135,8 @@ class SimWorld {
   /// Settings::move_caps of an engine that starts from now on.
   policy::MoveCaps move_caps{};
 
-  ManualClock clock;
+  /// Its machine has run for a while: what takes "never" for "at the machine's start" shows.
+  ManualClock clock{WallTime{1'700'000'000'000'000}, std::chrono::hours{240}};
   SeededRng scenario;  // for what happens, so that a change in the engine does not change it
 
  private:
