@@ -25,6 +25,7 @@ from lib.cluster import Cluster, Json, kill
 from lib.waiting import wait_until
 from partial import Partial
 from speed import Speed
+from watching import PageStalls
 from workloads import FOREVER_S, QUIET_S, Workload, report, told_by
 
 POOL = "move"
@@ -107,6 +108,7 @@ class Job:
         self.tail = Tail(output)
         wait_until(lambda: any(workload.steady in line.text for line in list(self.tail.lines)), f"{workload.name} is at work")
         self.vm: str = cluster.get(f"jobs/{self.id}")["vms"][0]
+        self.uuid: str = cluster.get(f"vms/{self.vm}")["uuid"]
 
     def lost_s(self, move: Move) -> float | None:
         """None: the job was not seen at its usual pace before and after."""
@@ -164,7 +166,9 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
         lost = job.lost_s(move)
         cluster.start_mared()
     elif isinstance(method, str):
-        move, record = by_mare(cluster, job, away)
+        with PageStalls(job.uuid) as stalls:
+            move, record = by_mare(cluster, job, away)
+        row |= {"stall_s": stalls.seconds}
         row |= {"method": method, "strategy": record["strategy"], "downtime_s": (record["downtime_ms"]["hypervisor"] or 0) / 1000,
                 "bytes": record["transferred_bytes"], "total_time_s": (record["total_time_ms"] or 0) / 1000}
         lost = job.lost_s(move)
@@ -173,7 +177,9 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
             cluster.migrate(job.vm, home, strategy="stop-and-copy")
     else:
         cluster.kill_mared()
-        move = hand.move(job.vm, home, away, method, PATIENCE * wire_s)
+        with PageStalls(job.uuid) as stalls:
+            move = hand.move(job.vm, home, away, method, PATIENCE * wire_s)
+        row |= {"stall_s": stalls.seconds}
         lost = job.lost_s(move)
         hand.bring_back(job.vm, home)
         cluster.lab("rate", "1gbit")

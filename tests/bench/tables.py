@@ -91,12 +91,20 @@ def forecast(report: Json) -> list[str]:
     others = [line("Liu's form", baselines["liu_time_error"], True),
               line("Neves' form, fitted to half of them", baselines["neves_refitted_time_error"], True),
               line("ours", baselines["ours_on_the_same"], True)]
+    # Not in the results of before it was asked.
+    asked = [line(name, baselines[key], False) for name, key in (
+        ("what QEMU expects, told last before the switch", "qemu_downtime_error_s"), ("ours, told before the first page", "ours_downtime_error_s"))
+        if key in baselines]
+    cost = results.get("probe_cost")
     head = ("median", "p95", "max", "unit")
     return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['ended']} judged; "
             f"{number(100 * results['coverage'], '.1f')}% of the outcomes were inside of their intervals.",
             table(("error of the forecast", "count", *head), errors),
             table(("one of two like moves off what both have in common", "pairs", *head), alike),
-            table(("total time of plain pre-copy, by", "count", *head), others)]
+            table(("total time of plain pre-copy, by", "count", *head), others),
+            *([table(("downtime of plain pre-copy, by", "count", *head), asked)] if asked else []),
+            *([f"The dirty-page log took {number(100 * cost['median'])}% of the guest's time in the median, {number(100 * cost['max'])}% at most."]
+              if cost else [])]
 
 
 def like_moves(reports: list[Json]) -> str:

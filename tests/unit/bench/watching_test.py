@@ -1,0 +1,76 @@
+"""What is seen of a move from outside: the text that virsh prints, and threads that wait for pages."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import time
+import unittest
+
+import paths  # noqa: F401
+import watching
+
+TOLD = """Job type:         Unbounded
+Operation:        Outgoing migration
+Time elapsed:     1412         ms
+Data processed:   92.168 MiB
+Expected downtime: {} ms
+Setup time:       41           ms
+"""
+
+
+def thread(folder: pathlib.Path, process: int, number: int, name: str, sleeps_in: str) -> pathlib.Path:
+    made = folder / str(process) / "task" / str(number)
+    made.mkdir(parents=True)
+    (made / "comm").write_text(name + "\n")
+    (made / "wchan").write_text(sleeps_in)
+    return made
+
+
+class WatchingTest(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.proc = pathlib.Path(scratch.name)
+        thread(self.proc, 7, 71, "CPU 0/TCG", "handle_userfault")
+        thread(self.proc, 7, 72, "CPU 1/TCG", "futex_wait_queue")
+        thread(self.proc, 7, 73, "multifdrecv_0", "handle_userfault")
+        thread(self.proc, 8, 81, "CPU 0/TCG", "handle_userfault")
+        (self.proc / "7" / "cmdline").write_bytes(b"qemu\0-uuid\0aaaa\0")
+        (self.proc / "8" / "cmdline").write_bytes(b"qemu\0-uuid\0bbbb\0")
+        (self.proc / "version").write_text("")
+
+    def test_qemus_guess_is_read_with_its_unit(self) -> None:
+        self.assertAlmostEqual(watching.expected_downtime_s(TOLD.format(237)) or 0, 0.237)
+        self.assertIsNone(watching.expected_downtime_s("Job type:         None\n"))
+        self.assertIsNone(watching.expected_downtime_s("Total downtime:   31  ms\n"), "of one that is over")
+
+    def test_the_cpus_of_one_vm_are_found(self) -> None:
+        self.assertEqual({one.name for one in watching.vcpus_of("aaaa", self.proc)}, {"71", "72"})
+        self.assertEqual(watching.vcpus_of("cccc", self.proc), [])
+
+    def stalled(self, seconds: float) -> float:
+        stalls = watching.PageStalls("aaaa", 0.001, self.proc)
+        began = time.monotonic()
+        with stalls:
+            while time.monotonic() - began < seconds:
+                pass
+        return stalls.seconds / (time.monotonic() - began)
+
+    def test_waiting_for_pages_counts_by_cpu(self) -> None:
+        self.assertAlmostEqual(self.stalled(0.2), 0.5, delta=0.1)
+
+    def test_the_source_has_nothing_to_wait_for(self) -> None:
+        # The same VM's other emulator.
+        thread(self.proc, 9, 91, "CPU 0/TCG", "do_poll")
+        thread(self.proc, 9, 92, "CPU 1/TCG", "do_poll")
+        (self.proc / "9" / "cmdline").write_bytes(b"qemu\0-uuid\0aaaa\0")
+        self.assertAlmostEqual(self.stalled(0.2), 0.5, delta=0.1)
+
+    def test_a_thread_that_ends_does_not_wait(self) -> None:
+        (self.proc / "7" / "task" / "71" / "wchan").unlink()
+        self.assertEqual(self.stalled(0.05), 0.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
