@@ -84,8 +84,9 @@ struct HostFacts {
   std::string dirty_log;             // "pagemap-scan", ...; "" if it has none, and then:
   std::string dirty_log_why;
   std::string agent_version;
-  bool migration_tls = false;  // pages are encrypted on their way; both ends must agree
-  bool cloning = false;        // VMs can start as clones of a template, and if not:
+  bool migration_tls = false;     // pages are encrypted on their way; both ends must agree
+  std::string migration_address;  // where other hosts send VMs; "" if it tells none
+  bool cloning = false;           // VMs can start as clones of a template, and if not:
   std::string cloning_why;
   bool captures_to_leave = false;  // it knows CaptureTicket::leaves, and load_capture()
 };

@@ -110,6 +110,7 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_dirty_log(value.dirty_log);
   out.set_dirty_log_why(value.dirty_log_why);
   out.set_migration_tls(value.migration_tls);
+  out.set_migration_address(value.migration_address);
   out.set_cloning(value.cloning);
   out.set_cloning_why(value.cloning_why);
   out.set_captures_to_leave(value.captures_to_leave);
@@ -133,6 +134,7 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.dirty_log = value.dirty_log();
   out.dirty_log_why = value.dirty_log_why();
   out.migration_tls = value.migration_tls();
+  out.migration_address = value.migration_address();
   out.cloning = value.cloning();
   out.cloning_why = value.cloning_why();
   out.captures_to_leave = value.captures_to_leave();

@@ -137,6 +137,7 @@ class LibvirtDriver final : public Driver {
     facts.strategies = strategies_of(machinery);
     facts.agent_version = kVersion;
     facts.migration_tls = options_.migration_tls;
+    facts.migration_address = options_.migration_address;
     facts.cloning_why =
         machinery_.cloning_why.empty() ? why_no_cloning(qemu) : machinery_.cloning_why;
     facts.cloning = facts.cloning_why.empty();

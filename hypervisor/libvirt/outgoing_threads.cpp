@@ -149,8 +149,9 @@ void Outgoing::call_ended(const std::shared_ptr<Shared>& shared, const JobPtr& j
     const std::lock_guard lock(shared->mutex);
     cancelled = cancelled || job->cancel;
   }
+  const std::string remedy = remedy_for(job->route, done.error().message);
   finish(*shared, *job, cancelled ? OutgoingPhase::Cancelled : OutgoingPhase::Failed,
-         done.error().message);
+         done.error().message + (remedy.empty() ? "" : "; " + remedy));
 }
 
 /// The destination is to hear when the VM stands still.

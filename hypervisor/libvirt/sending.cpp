@@ -73,6 +73,17 @@ bool refuses_switchover_bandwidth(const Sending& sending, const std::string& err
           error.find(kSwitchoverBandwidth) != std::string::npos);
 }
 
+std::string remedy_for(const Route& route, const std::string& error) {
+  // A channel of TLS that broke says nothing of certificates: its link may have broken.
+  const bool of_tls = error.find("ertificate") != std::string::npos ||
+                      error.find("credentials") != std::string::npos ||
+                      error.find("handshake") != std::string::npos;
+  if (!route.tls || !of_tls) return "";
+  const std::string address = route.data_uri.substr(route.data_uri.rfind('/') + 1);
+  return "both hosts need certificates for QEMU that are of one CA, the destination's for " +
+         address + " (docs/libvirt.md)";
+}
+
 unsigned long long mebibytes_per_s(BytesPerSecond rate) {
   return static_cast<unsigned long long>(std::max(1.0, std::floor(rate.value / kMib)));
 }

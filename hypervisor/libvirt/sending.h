@@ -30,6 +30,8 @@ int connections(const Sending& sending);
 bool may_post_copy(const Sending& sending);
 /// Did it fail since the VM's QEMU can't be told how fast its last round will be sent?
 bool refuses_switchover_bandwidth(const Sending& sending, const std::string& error);
+/// What to do about a migration that failed with these words of QEMU's or libvirt's; "": unknown.
+std::string remedy_for(const Route& route, const std::string& error);
 /// libvirt counts in whole MiB/s and takes 0 for no limit.
 unsigned long long mebibytes_per_s(BytesPerSecond rate);
 /// The wait of a guest that was at `place` so long after the last whole round was over.

@@ -44,6 +44,7 @@ class HostAdd final : public Task {
     host.dirty_log = facts->dirty_log;
     host.dirty_log_why = facts->dirty_log_why;
     host.migration_tls = facts->migration_tls;
+    host.migration_address = facts->migration_address;
     host.added = clock().wall_now();
     host.last_seen = host.added;
     std::string note =

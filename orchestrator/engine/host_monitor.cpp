@@ -201,6 +201,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           row->dirty_log = facts->dirty_log;
           row->dirty_log_why = facts->dirty_log_why;
           row->migration_tls = facts->migration_tls;
+          row->migration_address = facts->migration_address;
           row->last_seen = context_.ports.clock.wall_now();
           (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
         });

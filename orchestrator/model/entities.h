@@ -41,7 +41,8 @@ struct Host {
   /// it.
   Milliseconds lease{0};
   HostFence fence = HostFence::None;
-  int fences = 0;  // begun since it was added: each has a note of its own
+  int fences = 0;                      // begun since it was added: each has a note of its own
+  std::string migration_address = {};  // where other hosts send VMs; "": it told none
 };
 
 struct Pool {

@@ -149,6 +149,7 @@ Host read_host(Statement& row) {
   // What promises least: something may run there.
   host.fence = or_else(host_fence_from(row.text()), HostFence::Begun);
   host.fences = row.number();
+  host.migration_address = row.text();
   return host;
 }
 
@@ -159,7 +160,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(host.live_migration).bind(host.added.count()).bind(host.last_seen.count());
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
   to.bind(host.migration_tls).bind(host.failures).bind(host.lease.count());
-  to.bind(to_string(host.fence)).bind(host.fences);
+  to.bind(to_string(host.fence)).bind(host.fences).bind(host.migration_address);
 }
 
 Pool read_pool(Statement& row) {

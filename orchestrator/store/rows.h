@@ -14,7 +14,7 @@ namespace mare::store {
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
     "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why, "
-    "migration_tls, failures, lease_ms, fence, fences";
+    "migration_tls, failures, lease_ms, fence, fences, migration_address";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
     "move_policy, project";

@@ -185,8 +185,12 @@ ALTER TABLE migration ADD COLUMN earlier TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE migration ADD COLUMN reconsiders TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,  kVersion5, kVersion6,
-                            kVersion7, kVersion8, kVersion9, kVersion10, kVersion11};
+constexpr const char* kVersion12 = R"sql(
+ALTER TABLE host ADD COLUMN migration_address TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,  kVersion5,  kVersion6,
+                            kVersion7, kVersion8, kVersion9, kVersion10, kVersion11, kVersion12};
 
 }  // namespace
 

@@ -88,6 +88,7 @@ Json to_json(const HostRecord& record) {
               {"strategies", strategy_names(host.strategies)},
               {"dirty_log", text_or_null(host.dirty_log)},
               {"dirty_log_why", text_or_null(host.dirty_log_why)},
+              {"migration_address", text_or_null(host.migration_address)},
               {"migration_tls", host.migration_tls},
               {"added", time_json(host.added)},
               {"last_seen", time_json(host.last_seen)}};

@@ -171,6 +171,7 @@ Result<HostRecord> host_from(const Json& json) {
   }
   from.get("dirty_log", out.host.dirty_log);
   from.get("dirty_log_why", out.host.dirty_log_why);
+  from.get("migration_address", out.host.migration_address);
   out.host.migration_tls = from.reader().flag("migration_tls", false).value_or(false);
   from.get("added", out.host.added);
   from.get("last_seen", out.host.last_seen);

@@ -227,6 +227,8 @@ TEST_F(Forecasts, BadInputIsRefused) {
 TEST_F(Forecasts, HostsTellWhatTheyOffer) {
   const Json host = get("getHost", "hosts/h1");
   EXPECT_EQ(host["dirty_log"], "sim");
+  EXPECT_EQ(host["migration_tls"], false);
+  EXPECT_TRUE(host["migration_address"].is_null()) << "a simulated one has none";
   EXPECT_TRUE(host["dirty_log_why"].is_null());
   EXPECT_THAT(host["strategies"].get<std::vector<std::string>>(), testing::Contains("post-copy"));
 }

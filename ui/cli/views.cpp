@@ -121,6 +121,7 @@ Columns host_columns(WallTime now) {
          return (log.empty() ? "none: " : log + ": ") + why;
        },
        Shown::Alone},
+      {"MIGRATES AT", plain("migration_address"), Shown::Alone},
       {"TLS", [](const Json& o) { return std::string(flag(o, "migration_tls") ? "yes" : "no"); },
        Shown::Alone},
       {"ADDRESS", plain("address"), Shown::Wide},

@@ -73,6 +73,9 @@ def parser() -> argparse.ArgumentParser:
                     help="mared's REST port (default: %(default)s)")
     up.add_argument("--migration-tls", action="store_true",
                     help="encrypt migrations, by the lab's own certificates")
+    up.add_argument("--migration-network", metavar="NET",
+                    help="migrations have a network of their own, of this private range (default: "
+                         "they go where everything goes)")
     up.add_argument("--no-agents", action="store_true", help="without mare-agent (for debugging)")
     up.add_argument("--no-mared", action="store_true", help="without mared (for debugging)")
     up.add_argument("--json", action="store_true", help="print the lab on stdout as JSON")
@@ -89,6 +92,8 @@ def parser() -> argparse.ArgumentParser:
     rate = add("rate", "change the speed of links")
     rate.add_argument("rate", metavar="RATE", help="such as 100mbit")
     rate.add_argument("--host", metavar="H", help="only this host's link (default: all)")
+    rate.add_argument("--link", choices=(plans.MAIN, plans.MIGRATION),
+                      help="only this one of its networks (default: both, where there are two)")
     logs = add("logs", "show the end of the logs")
     logs.add_argument("host", nargs="?", metavar="HOST",
                       help="h1, h2, ..., nfs or mared (default: all)")
@@ -109,7 +114,8 @@ def run_up(args: argparse.Namespace) -> int:
     plan = plans.make_plan(name=args.name, hosts=args.hosts, subnet=args.subnet, rate=args.rate,
                            memory_mib=args.memory_mib, state=args.state,
                            images=args.images.resolve(),
-                           rest_port=args.rest_port, migration_tls=args.migration_tls)
+                           rest_port=args.rest_port, migration_tls=args.migration_tls,
+                           migration_network=args.migration_network)
     bin_directory = str((args.bin or default_bin()).absolute())
     result = lab.up(plan, bin_directory, not args.no_agents, not args.no_mared, Progress())
     if args.json:
@@ -141,11 +147,11 @@ def _measure(state: Any) -> list[dict[str, Any]]:
     pairs = list(zip(names, names[1:] + names[:1])) if len(names) > 1 else []
     rows = []
     for first, second in pairs:
-        bits = lab.measure(state, first, second)
-        slower = min(plans.rate_bits(state.rates.get(host, state.plan.rate))
-                     for host in (first, second))
-        rows.append({"from": first, "to": second, "bits_per_s": bits,
-                     "share": round(bits / slower, 3)})
+        for link in state.plan.links():
+            bits = lab.measure(state, first, second, link)
+            slower = min(plans.rate_bits(state.rate(host, link)) for host in (first, second))
+            rows.append({"from": first, "to": second, "link": link, "bits_per_s": bits,
+                         "share": round(bits / slower, 3)})
     return rows
 
 
@@ -160,12 +166,18 @@ def _print_status(value: dict[str, Any]) -> None:
         names = " ".join(guest["name"] for guest in host["vms"]) or "-"
         print(f"{host['name']:<6} {host['address']:<15} {host['rate']:<9} "
               f"{shown(host['libvirtd']):>8} {shown(host['agent']):>8}  {names}")
+    if value["migration_network"]:
+        print("migrations: " + ", ".join(f"{host['name']} {host['migration_address']} "
+                                         f"{host['migration_rate']}" for host in value["hosts"]))
+    if value["migration_tls"]:
+        print("migrations are encrypted")
     print(f"nfs    {value['nfs']['address']:<15} pid {shown(value['nfs']['pid'])}")
     print(f"mared  {value['mared']['url']}  pid {shown(value['mared']['pid'])}")
     if value["dead"]:
         print(f"not running: {', '.join(value['dead'])} (`mare-lab up` repairs it)")
     for row in value.get("measured", []):
-        print(f"{row['from']} to {row['to']}: {row['bits_per_s'] / 1e6:.0f} Mbit/s, "
+        link = f", {row['link']}" if value["migration_network"] else ""
+        print(f"{row['from']} to {row['to']}{link}: {row['bits_per_s'] / 1e6:.0f} Mbit/s, "
               f"{row['share']:.0%} of the rate")
 
 
@@ -196,11 +208,15 @@ def run_rate(args: argparse.Namespace) -> int:
     with Lock(args.state):
         state = lab.open_lab(args.state)
         hosts = [_check_part(state, args.host)] if args.host else state.plan.host_names()
+        links = (args.link,) if args.link else state.plan.links()
+        if not set(links) <= set(state.plan.links()):
+            raise LabError("--link migration: migrations of this lab have no network of their own: "
+                           "end it, and bring it up with --migration-network")
         switch = services.namespace_pid(state, "sw")
         for host in hosts:
-            network.shape(state.plan, host, services.namespace_pid(state, host), switch, args.rate)
-            state.rates[host] = args.rate
-            state.save()
+            for link in links:
+                network.shape(host, link, services.namespace_pid(state, host), switch, args.rate)
+                state.set_rate(host, link, args.rate)
     return 0
 
 

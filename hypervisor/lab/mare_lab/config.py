@@ -26,7 +26,7 @@ def libvirtd_conf(plan: Plan, host: str) -> str:
 host_uuid = "{host_uuid(plan, host)}"
 listen_tls = 0
 listen_tcp = 1
-listen_addr = "{plan.host_address(host)}"
+listen_addr = "{plan.migration_address(host)}"
 tcp_port = "{LIBVIRT_PORT}"
 auth_tcp = "none"
 auth_unix_ro = "none"
@@ -54,8 +54,8 @@ security_driver = "none"
 cgroup_controllers = []
 namespaces = []
 stdio_handler = "file"
-migration_address = "{plan.host_address(host)}"
-migration_host = "{plan.host_address(host)}"
+migration_address = "{plan.migration_address(host)}"
+migration_host = "{plan.migration_address(host)}"
 max_queued = 0
 {tls}"""
 
@@ -118,7 +118,8 @@ def agent_argv(plan: Plan, host: str, program: str) -> list[str]:
     pki = plan.directory / "pki"
     address = plan.host_address(host)
     return [program, "--name", host, "--listen", f"{address}:7412", "--driver", "libvirt",
-            "--libvirt-uri", "qemu:///system", "--bridge", "br0", "--migration-address", address,
+            "--libvirt-uri", "qemu:///system", "--bridge", "br0",
+            "--migration-address", plan.migration_address(host),
             "--memory-mib", str(plan.memory_mib), "--state-dir",
             str(plan.host_directory(host) / "agent"),
             "--template-memory", str(memory_directory(plan.directory) / host),

@@ -11,7 +11,7 @@ from typing import Any
 
 from mare_lab import checks, namespaces, network, pki, procs, services
 from mare_lab.mounts import mounts
-from mare_lab.plan import Plan, memory_directory
+from mare_lab.plan import MAIN, Plan, memory_directory
 from mare_lab.procs import Process
 from mare_lab.state import LabState, Lock, boot_id, load
 from mare_lab.util import LabError, Progress
@@ -160,12 +160,20 @@ def _build_networks(state: LabState, progress: Progress, changed: list[str]) -> 
     network.set_up_switch(switch)
     network.set_up_control(plan, switch)
     network.set_up_nfs(plan, services.ensure_holder(state, "nfs"), switch)
+    pids: dict[str, int] = {}
     for host in plan.host_names():
         pid = services.ensure_holder(state, host)
         network.set_up_host(plan, host, pid, switch)
-        network.shape(plan, host, pid, switch, state.rates.get(host, plan.rate))
+        pids[host] = pid
+    if plan.migration_network is not None:
+        network.set_up_migration_network(plan, pids, switch)
+    for host, pid in pids.items():
+        for link in plan.links():
+            network.shape(host, link, pid, switch, state.rate(host, link))
     changed += [f"network:{key}" for key in fresh]
     progress.step(f"network: {plan.hosts} hosts on a switch, {plan.rate} each, {plan.subnet}")
+    if plan.migration_network is not None:
+        progress.step(f"migrations have a network of their own: {plan.migration_network}")
 
 
 def _build_mare(state: LabState, progress: Progress, changed: list[str]) -> None:
@@ -313,7 +321,9 @@ def status(state: LabState) -> dict[str, Any]:
     for host in plan.host_names():
         hosts.append({
             "name": host, "address": plan.host_address(host),
-            "rate": state.rates.get(host, plan.rate),
+            "rate": state.rate(host, MAIN),
+            "migration_address": plan.migration_address(host),
+            "migration_rate": state.rate(host, plan.links()[-1]),
             "netns": plan.netns_name(host), "holder": pid(f"holder:{host}"),
             "libvirtd": pid(f"libvirtd:{host}"),
             "agent": pid(f"agent:{host}"), "vms": guests_of(state, host),
@@ -327,7 +337,8 @@ def status(state: LabState) -> dict[str, Any]:
     return {
         "up": state.complete and not dead, "name": plan.name, "state": plan.state,
         "images": plan.images,
-        "subnet": plan.subnet, "rate": plan.rate, "memory_mib": plan.memory_mib, "hosts": hosts,
+        "subnet": plan.subnet, "migration_network": plan.migration_network,
+        "migration_tls": plan.migration_tls, "rate": plan.rate, "memory_mib": plan.memory_mib, "hosts": hosts,
         "nfs": {"address": plan.nfs_address, "pid": pid("ganesha")},
         "mared": {"url": f"http://127.0.0.1:{plan.rest_port}", "pid": pid("mared"),
                   "token_file": str(plan.directory / "mared" / "token")},
@@ -335,7 +346,7 @@ def status(state: LabState) -> dict[str, Any]:
     }
 
 
-def measure(state: LabState, first: str, second: str) -> int:
+def measure(state: LabState, first: str, second: str, link: str) -> int:
     return network.measure(state.plan, services.namespace_pid(state, first),
                            services.namespace_pid(state, second),
-                           state.plan.host_address(second))
+                           state.plan.address_on(link, second))

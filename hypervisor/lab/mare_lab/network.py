@@ -4,6 +4,9 @@ namespace.
     root: NAME-ctl ---\\
     nfs:  eth0 --------+-- switch: br0 with ports ctl, nfs, h1, h2, ...
     hN:   br0 - up0 --/    (tbf on both ends of every host's cable)
+          mig0 ----------- switch: br1 with ports h1-mig, h2-mig, ...
+
+The second cable and br1 are there where migrations have a network of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 from pathlib import Path
 
 from mare_lab import namespaces, procs
-from mare_lab.plan import Plan, burst_bytes, rate_bits
+from mare_lab.plan import MAIN, MIGRATION, Plan, burst_bytes, rate_bits
 from mare_lab.util import LabError, find_program, run
 
 # Ethernet, IPv4 and TCP (with time stamps) headers: 1448 of 1514 bytes of a full frame are payload,
@@ -107,6 +110,24 @@ def set_up_host(plan: Plan, host: str, pid: int, switch: int) -> None:
     no_netfilter_on_bridges(pid)
 
 
+def set_up_migration_network(plan: Plan, pids: dict[str, int], switch: int) -> None:
+    """A second cable for every host, to a switch of its own: nothing of the other network passes there."""
+    assert plan.migration_network is not None
+    if not link_exists(switch, "br1"):
+        ip_batch(switch, ["link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0"],
+                 "making the switch for migrations")
+    ip_batch(switch, ["link set br1 up"], "switch for migrations up")
+    prefix = ipaddress.IPv4Network(plan.migration_network).prefixlen
+    for host, pid in pids.items():
+        device, port = ends_of(host, MIGRATION)
+        if not link_exists(pid, device):
+            _cable(pid, device, switch, port, f"making the migration cable of {host}")
+        ip_batch(pid, [f"addr replace {plan.migration_address(host)}/{prefix} dev {device}",
+                       f"link set {device} up"], f"migration network of {host}")
+        ip_batch(switch, [f"link set {port} master br1", f"link set {port} up"],
+                 f"migration port of {host}")
+
+
 def set_up_nfs(plan: Plan, pid: int, switch: int) -> None:
     if not link_exists(pid, "eth0"):
         _cable(pid, "eth0", switch, "nfs", "making the cable of the NFS server")
@@ -139,19 +160,25 @@ def _cable(left: int, left_name: str, right: int, right_name: str, what: str) ->
          right_name, "mtu", "1500", "netns", str(right)], what)
 
 
-def shape(plan: Plan, host: str, pid: int, switch: int, rate: str) -> None:
+def ends_of(host: str, link: str) -> tuple[str, str]:
+    """A cable's interface on the host, and its port on the switch."""
+    return ("up0", host) if link == MAIN else ("mig0", f"{host}-mig")
+
+
+def shape(host: str, link: str, pid: int, switch: int, rate: str) -> None:
     """Both directions of a host's cable, by a token bucket at the sending end.
 
     What waits at the host is queued as Linux hosts do it, by priorities; the switch knows none.
     """
     bits = rate_bits(rate)
-    for where, device in ((pid, "up0"), (switch, host)):
+    device, port = ends_of(host, link)
+    for where, end in ((pid, device), (switch, port)):
         # 50 ms of queue: what a good switch has, and enough for TCP to fill the link.
-        run(["tc", "qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf", "rate",
+        run(["tc", "qdisc", "replace", "dev", end, "root", "handle", "1:", "tbf", "rate",
              f"{bits}bit", "burst", str(burst_bytes(bits)), "latency", "50ms"],
-            f"shaping the link of {host}", preexec=namespaces.in_network_of(where))
-    ip_batch(pid, [f"link set up0 txqueuelen {QUEUE_FRAMES}"], f"queueing at {host}")
-    run(["tc", "qdisc", "replace", "dev", "up0", "parent", "1:1", "handle", "10:", "pfifo_fast"],
+            f"shaping the {link} link of {host}", preexec=namespaces.in_network_of(where))
+    ip_batch(pid, [f"link set {device} txqueuelen {QUEUE_FRAMES}"], f"queueing at {host}")
+    run(["tc", "qdisc", "replace", "dev", device, "parent", "1:1", "handle", "10:", "pfifo_fast"],
         f"queueing at {host}", preexec=namespaces.in_network_of(pid))
 
 

@@ -30,7 +30,9 @@ def ensure(plan: Plan) -> list[str]:
     local = "IP:127.0.0.1,DNS:controller,DNS:localhost"
     subjects = {"controller": f"IP:{plan.control_address},{local}"}
     for host in plan.host_names():
-        subjects[host] = f"IP:{plan.host_address(host)},DNS:{host}"
+        # QEMU and libvirt check the address that they connect to.
+        addresses = dict.fromkeys((plan.host_address(host), plan.migration_address(host)))
+        subjects[host] = ",".join(f"IP:{address}" for address in addresses) + f",DNS:{host}"
     for name, alternatives in subjects.items():
         if "ca" in made or not _good(directory / f"{name}.pem", directory / f"{name}.key",
                                      alternatives):

@@ -15,6 +15,9 @@ MAX_NAME = 11
 MAX_HOSTS = 200
 AGENT_PORT = 7412
 LIBVIRT_PORT = 16509
+# Of a host's cables: all that is no migration, and migrations where they have a network of their own.
+MAIN = "main"
+MIGRATION = "migration"
 
 
 def memory_directory(directory: Path) -> Path:
@@ -36,6 +39,7 @@ class Plan:
     images: str
     rest_port: int
     migration_tls: bool = False
+    migration_network: str | None = None
 
     @property
     def network(self) -> ipaddress.IPv4Network:
@@ -71,6 +75,20 @@ class Plan:
         """h1 is .0.11, h2 .0.12, and so on."""
         return self.address_at(10 + int(host[1:]))
 
+    def migration_address(self, host: str) -> str:
+        """Where other hosts send VMs: .11 of the migration network is h1, or the host's only address."""
+        if self.migration_network is None:
+            return self.host_address(host)
+        first = ipaddress.IPv4Network(self.migration_network).network_address
+        return str(first + 10 + int(host[1:]))
+
+    def links(self) -> tuple[str, ...]:
+        """What every host's cables are for."""
+        return (MAIN,) if self.migration_network is None else (MAIN, MIGRATION)
+
+    def address_on(self, link: str, host: str) -> str:
+        return self.migration_address(host) if link == MIGRATION else self.host_address(host)
+
     @property
     def vm_subnet(self) -> str:
         """The VMs' range: the second /24 of the subnet (10.77.1.0/24), apart from the hosts' own.
@@ -100,7 +118,8 @@ class Plan:
 
 def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int, state: Path,
               images: Path,
-              rest_port: int, migration_tls: bool = False) -> Plan:
+              rest_port: int, migration_tls: bool = False,
+              migration_network: str | None = None) -> Plan:
     """Check every option and say which one is wrong, before anything is touched."""
     if not re.match(r"^[a-z][a-z0-9]*$", name) or len(name) > MAX_NAME:
         raise LabError(f"--name {name}: lower-case letters and digits, at most {MAX_NAME} of them "
@@ -117,6 +136,8 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
     if not network.is_private:
         raise LabError(f"--subnet {subnet}: use a private range (10.0.0.0/8, 172.16.0.0/12, "
                        "192.168.0.0/16)")
+    if migration_network is not None:
+        _check_migration_network(migration_network, network)
     rate_bits(rate)
     if memory_mib < 256:
         raise LabError(f"--memory-mib {memory_mib}: a host needs at least 256 MiB for its VMs")
@@ -125,7 +146,23 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
     if any(character in str(state) + str(images) for character in ' "\\\n'):
         raise LabError("--state and --images must not contain spaces, quotes or backslashes")
     return Plan(name, hosts, str(network), rate, memory_mib, str(state), str(images), rest_port,
-                migration_tls)
+                migration_tls, migration_network)
+
+
+def _check_migration_network(text: str, hosts: ipaddress.IPv4Network) -> None:
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise LabError(f"--migration-network {text}: {error}") from None
+    if not 8 <= network.prefixlen <= 24:
+        raise LabError(f"--migration-network {text}: its prefix must be between /8 and /24 (each "
+                       "host has an address in the first /24)")
+    if not network.is_private:
+        raise LabError(f"--migration-network {text}: use a private range (10.0.0.0/8, "
+                       "172.16.0.0/12, 192.168.0.0/16)")
+    if network.overlaps(hosts):
+        raise LabError(f"--migration-network {text} overlaps the hosts' own network {hosts}: "
+                       "choose another range, or another --subnet")
 
 
 RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}

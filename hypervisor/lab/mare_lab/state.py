@@ -10,13 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mare_lab.plan import Plan
+from mare_lab.plan import MAIN, Plan
 from mare_lab.procs import Process
 from mare_lab.util import LabError, write_atomically
 
 
 def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+
+
+def _rate_key(host: str, link: str) -> str:
+    return host if link == MAIN else f"{host}/{link}"
 
 
 @dataclass
@@ -39,6 +43,14 @@ class LabState:
     @property
     def same_boot(self) -> bool:
         return self.boot == boot_id()
+
+    def rate(self, host: str, link: str) -> str:
+        """As `mare-lab rate` set it last, or `up`."""
+        return self.rates.get(_rate_key(host, link), self.plan.rate)
+
+    def set_rate(self, host: str, link: str, rate: str) -> None:
+        self.rates[_rate_key(host, link)] = rate
+        self.save()
 
     def alive(self, part: str) -> Process | None:
         process = self.processes.get(part)

@@ -40,11 +40,11 @@ class Answer:
 
 
 class Cluster:
-    """One lab that is up."""
+    """One lab that is up: that of the tests, or the one in a given directory."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: pathlib.Path | None = None) -> None:
         try:
-            self.state = pathlib.Path(os.environ["MARE_LAB_STATE"])
+            self.state = state or pathlib.Path(os.environ["MARE_LAB_STATE"])
             self.build = pathlib.Path(os.environ["MARE_TEST_BUILD"])
             self.image = os.environ["MARE_TEST_IMAGE"]
         except KeyError as missing:
@@ -64,9 +64,11 @@ class Cluster:
                   "migtest": "guest-stage/bin", "heat": "guest-stage/bin", "mare-announce": "netarp"}
         return str(self.build / places[name] / name)
 
+    def lab_argv(self, verb: str, *words: str) -> list[str]:
+        return [str(ROOT / "hypervisor/lab/mare-lab"), verb, "--state", str(self.state), *words]
+
     def lab(self, *words: str, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([str(ROOT / "hypervisor/lab/mare-lab"), words[0], "--state", str(self.state), *words[1:]],
-                              capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(self.lab_argv(*words), capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
         if check and done.returncode != 0:
             raise AssertionError(f"mare-lab {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
         return done
@@ -277,7 +279,10 @@ class Cluster:
 
     def _plan_options(self) -> list[str]:
         plan = json.loads((self.state / "lab.json").read_text())["plan"]
-        return ["--name", plan["name"], "--hosts", str(plan["hosts"]), "--subnet", plan["subnet"], "--rate", plan["rate"],
+        more = ["--migration-tls"] if plan["migration_tls"] else []
+        if plan["migration_network"]:
+            more += ["--migration-network", plan["migration_network"]]
+        return [*more, "--name", plan["name"], "--hosts", str(plan["hosts"]), "--subnet", plan["subnet"], "--rate", plan["rate"],
                 "--memory-mib", str(plan["memory_mib"]), "--images", plan["images"], "--rest-port",
                 str(plan["rest_port"]), "--bin", str(self.build)]
 

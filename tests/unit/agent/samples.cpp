@@ -37,6 +37,7 @@ HostFacts full_facts() {
   facts.dirty_log = "pagemap-scan";
   facts.dirty_log_why = "none";
   facts.migration_tls = true;
+  facts.migration_address = "192.0.2.7";
   facts.cloning = true;
   facts.cloning_why = "b\xff";
   facts.captures_to_leave = true;
@@ -164,12 +165,13 @@ bool same(const VmSpec& a, const VmSpec& b) {
 
 bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
-               version, tls, cloning, cloning_why, leaves] = a;
+               version, tls, address, cloning, cloning_why, leaves] = a;
   return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version, tls, cloning, cloning_why, leaves) ==
+                  log_why, version, tls, address, cloning, cloning_why, leaves) ==
          std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
                   b.live_migration_why, b.strategies, b.dirty_log, b.dirty_log_why, b.agent_version,
-                  b.migration_tls, b.cloning, b.cloning_why, b.captures_to_leave);
+                  b.migration_tls, b.migration_address, b.cloning, b.cloning_why,
+                  b.captures_to_leave);
 }
 
 bool same(const TemplateSpec& a, const TemplateSpec& b) {

@@ -20,6 +20,13 @@ class Files(unittest.TestCase):
         self.assertNotIn("0.0.0.0", text)
         self.assertIn(config.host_uuid(plan(), "h2"), text)
 
+    def test_libvirt_and_qemu_take_vms_in_the_network_of_migrations_only(self) -> None:
+        two = plan(migration_network="10.80.0.0/24")
+        self.assertIn('listen_addr = "10.80.0.12"', config.libvirtd_conf(two, "h2"))
+        self.assertIn('migration_address = "10.80.0.12"', config.qemu_conf(two, "h2"))
+        for text in (config.libvirtd_conf(two, "h2"), config.qemu_conf(two, "h2")):
+            self.assertNotIn("10.77.", text)
+
     def test_images_are_exported_read_only_and_jobs_read_write(self) -> None:
         images, jobs = config.ganesha_conf(plan()).split("EXPORT {")[1:]
         self.assertIn("Path = /images;", images)
@@ -46,6 +53,12 @@ class CommandLines(unittest.TestCase):
         self.assertEqual(options["--listen"], "10.77.0.12:7412")
         self.assertEqual(options["--migration-address"], "10.77.0.12")
         self.assertEqual(options["--cert"], "/state/pki/h2.pem")
+
+    def test_the_agent_where_migrations_have_a_network(self) -> None:
+        argv = config.agent_argv(plan(migration_network="10.80.0.0/24"), "h2", "/bin/mare-agent")
+        options = self.options(argv)
+        self.assertEqual(options["--listen"], "10.77.0.12:7412")
+        self.assertEqual(options["--migration-address"], "10.80.0.12")
 
     def test_migrations_are_encrypted_where_the_lab_is_asked_to(self) -> None:
         self.assertNotIn("--migration-tls", config.agent_argv(plan(), "h2", "/bin/mare-agent"))

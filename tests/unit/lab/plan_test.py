@@ -41,8 +41,19 @@ class Addresses(unittest.TestCase):
         for mac in macs:
             self.assertEqual(int(mac[:2], 16) & 3, 2)
 
+    def test_migrations_have_addresses_of_their_own_where_the_lab_is_asked_for_a_network(self) -> None:
+        self.assertEqual(plan().migration_address("h2"), plan().host_address("h2"))
+        self.assertEqual(plan().links(), ("main",))
+        two = plan(migration_network="10.80.0.0/24", hosts=200)
+        self.assertEqual(two.links(), ("main", "migration"))
+        self.assertEqual((two.migration_address("h2"), two.host_address("h2")), ("10.80.0.12", "10.77.0.12"))
+        self.assertEqual(two.migration_address("h200"), "10.80.0.210")
+        self.assertEqual(two.address_on("main", "h1"), "10.77.0.11")
+        self.assertEqual(two.address_on("migration", "h1"), "10.80.0.11")
+
     def test_interface_names_fit_into_linux(self) -> None:
         self.assertLessEqual(len(plan(name="elevenchars").control_interface), 15)
+        self.assertLessEqual(max(map(len, network.ends_of("h200", "migration"))), 15)
 
 
 class Refusals(unittest.TestCase):
@@ -60,6 +71,10 @@ class Refusals(unittest.TestCase):
         self.refused("--subnet", subnet="10.77.0.0/24")
         self.refused("--subnet", subnet="8.8.0.0/16")
         self.refused("--subnet", subnet="nonsense")
+        self.refused("--migration-network", migration_network="nonsense")
+        self.refused("--migration-network", migration_network="8.8.8.0/24")
+        self.refused("--migration-network", migration_network="10.80.0.0/25")
+        self.refused("overlaps", migration_network="10.77.9.0/24")
         self.refused("--memory-mib", memory_mib=1)
         self.refused("--rest-port", rest_port=0)
         self.refused("--state", state=Path("/with space"))
@@ -68,6 +83,13 @@ class Refusals(unittest.TestCase):
 
     def test_a_plan_survives_its_way_through_json(self) -> None:
         self.assertEqual(Plan.from_json(plan().to_json()), plan())
+        two = plan(migration_tls=True, migration_network="10.80.0.0/24")
+        self.assertEqual(Plan.from_json(two.to_json()), two)
+
+    def test_the_plan_of_an_older_lab_has_no_network_for_migrations(self) -> None:
+        old = plan().to_json()
+        del old["migration_network"]
+        self.assertEqual(Plan.from_json(old), plan())
 
 
 class Rates(unittest.TestCase):

@@ -100,9 +100,11 @@ class State(unittest.TestCase):
         me = procs.identify(os.getpid())
         assert me is not None
         lab.record("mared", me)
-        lab.rates["h1"] = "10mbit"
-        lab.save()
+        lab.set_rate("h1", "main", "10mbit")
+        lab.set_rate("h2", "migration", "20mbit")
         self.assertEqual(state.load(self.directory), lab)
+        rates = [lab.rate(host, link) for host in ("h1", "h2") for link in ("main", "migration")]
+        self.assertEqual(rates, ["10mbit", "1gbit", "1gbit", "20mbit"])
         self.assertEqual(lab.alive("mared"), me)
         self.assertIsNone(lab.alive("ganesha"))
 

@@ -63,6 +63,18 @@ TEST(CallFor, PagesAreEncryptedInEveryStrategyAndWhenMending) {
   EXPECT_TRUE(call_to_mend(with(Strategy::PostCopy), secret).flags & VIR_MIGRATE_TLS);
 }
 
+TEST(RemedyFor, CertificatesThatDoNotFitAreToldWithTheAddressThatTheyNeed) {
+  Route secret = kRoute;
+  secret.tls = true;
+  const std::string wrong = "Certificate does not match the hostname 10.0.0.2";
+  EXPECT_NE(remedy_for(secret, wrong).find("the destination's for 10.0.0.2 "), std::string::npos);
+  EXPECT_NE(remedy_for(secret, "Unable to access credentials /p/server-cert.pem"), "");
+  EXPECT_NE(remedy_for(secret, "TLS handshake failed: a record was bad"), "");
+  EXPECT_EQ(remedy_for(secret, "Cannot read from TLS channel: Input/output error"), "");
+  EXPECT_EQ(remedy_for(secret, "unable to connect to server"), "");
+  EXPECT_EQ(remedy_for(kRoute, wrong), "") << "not of this migration";
+}
+
 TEST(CallFor, KnobsGoWithTheTypesThatLibvirtWants) {
   auto throttled = with(Strategy::Throttled);
   throttled.sending.throttle_initial_percent = 30;

@@ -164,6 +164,7 @@ TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
   ASSERT_EQ(sqlite3_exec(raw,
                          "DROP INDEX job_with_partner;"
                          "ALTER TABLE forecast DROP COLUMN job;"
+                         "ALTER TABLE host DROP COLUMN migration_address;"
                          "ALTER TABLE migration DROP COLUMN earlier;"
                          "ALTER TABLE migration DROP COLUMN reconsiders;"
                          "ALTER TABLE job DROP COLUMN checkpoint_partner;"

@@ -266,6 +266,7 @@ TEST_F(ForecastStoreTest, AFileOfVersion1IsBroughtUpWithItsRows) {
     ASSERT_TRUE((*store)->read([opened](const Reader& reader) -> Status {
       const auto host = reader.host(HostId{"h1"});
       EXPECT_TRUE(host && host->strategies.empty() && host->dirty_log.empty());
+      EXPECT_TRUE(host && host->migration_address.empty());
       const auto migration = reader.migration(OperationId{"op-1"});
       EXPECT_TRUE(migration && migration->sending.strategy == Strategy::PreCopy);
       EXPECT_TRUE(migration && migration->transferred == Bytes{8});

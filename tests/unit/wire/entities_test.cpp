@@ -76,6 +76,7 @@ TEST(Entities, Host) {
   record.host.strategies = {Strategy::PreCopy, Strategy::Hybrid};
   record.host.dirty_log = "pagemap-scan";
   record.host.dirty_log_why = "x";
+  record.host.migration_address = "10.78.0.11";
   record.use = {3, mebibytes(696)};
   there_and_back(record, host_from);
   HostRecord least;
@@ -83,6 +84,7 @@ TEST(Entities, Host) {
   there_and_back(least, host_from);
   EXPECT_TRUE(to_json(least)["health_reason"].is_null());
   EXPECT_TRUE(to_json(least)["last_seen"].is_null());
+  EXPECT_TRUE(to_json(least)["migration_address"].is_null());
 }
 
 TEST(Entities, PoolKeepsItsTokenToItself) {
