@@ -1,6 +1,7 @@
 // host.drain: no new VMs for the host, and every VM that it has moves away, in the order and as
 // many at once as a plan.drain, its first child, says. Where nothing can be forecast they move one
 // after the other.
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/move_waves.h"
 
 namespace mare::engine {
@@ -8,7 +9,8 @@ namespace {
 
 class HostDrain final : public Task {
  public:
-  using Task::Task;
+  HostDrain(Context& context, const Operation& operation)
+      : Task(context, operation), policy_(policy_change_from(operation.request)) {}
 
   void enter(bool /*recovered*/) override {
     HostDrainState state{};
@@ -61,7 +63,7 @@ class HostDrain final : public Task {
   }
 
   void ask_for_plan() {
-    auto child = start_child(context_, DrainForecastRequest{id()}, operation().id);
+    auto child = start_child(context_, DrainForecastRequest{id(), policy_}, operation().id);
     if (child) return;
     // Somebody else asked for the same: theirs ends soon.
     if (child.error().code == Code::Conflict) return come_back();
@@ -80,8 +82,9 @@ class HostDrain final : public Task {
     if (past.migrations == 0) {
       // Nothing moved yet, so nothing has to be undone.
       if (!plan.stay.empty()) {
-        const auto& [vm, why] = plan.stay.front();
-        return give_up(make_error(Code::FailedPrecondition, "VM '" + vm.value + "': " + why));
+        const auto& one = plan.stay.front();
+        return give_up(
+            make_error(Code::FailedPrecondition, "VM '" + one.vm.value + "': " + one.why));
       }
       const bool made = past.plan->outcome == Outcome::Succeeded;
       const std::string words = made ? in_words(plan) : "without a plan: " + past.plan->reason;
@@ -91,7 +94,8 @@ class HostDrain final : public Task {
     auto wave = next_wave(vms, plan);
     // Those that came after the plan go alone.
     if (wave.empty()) wave.push_back({vms.front(), std::nullopt});
-    const auto begun = start_wave(context_, operation().id, wave, past, Else::MovesAnywhere);
+    const auto begun =
+        start_wave(context_, operation().id, wave, past, Else::MovesAnywhere, policy_);
     if (begun.started > 0) return;
     if (begun.trouble) return give_up(*begun.trouble);
     if (begun.busy) come_back();
@@ -114,7 +118,8 @@ class HostDrain final : public Task {
            set_admin(HostAdmin::Active));
   }
 
-  std::string told_;  // of the plan: once, however often it has to wait
+  const PolicyChange policy_;  // of its moves, against their pools'
+  std::string told_;           // of the plan: once, however often it has to wait
 };
 
 }  // namespace

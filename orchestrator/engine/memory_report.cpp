@@ -39,8 +39,9 @@ Result<Forecast> keep_report(Context& context, const OperationId& migration,
     }
     if (!out) return out.error();
     if (!out->outcome) {
-      return make_error(Code::FailedPrecondition, migration.value + " has not moved its VM",
-                        "report what it cost when it has ended well");
+      return make_error(Code::FailedPrecondition,
+                        migration.value + " has not moved its VM, or shared its link with others",
+                        "report what it cost when it has ended well, alone on its link");
     }
     out->outcome->added_job_time_s = added;
     return put_forecast(tx, context.ports.clock, *out);

@@ -20,6 +20,19 @@ std::optional<T> number(const json& from, const char* name) {
   return found->get<T>();
 }
 
+template <typename T, typename Show>
+void put(json& out, const char* name, const std::optional<std::optional<T>>& value, Show show) {
+  if (value) out[name] = *value ? json(show(**value)) : json(nullptr);
+}
+
+/// `value` where that is stated, and not none.
+template <typename T>
+std::optional<std::optional<T>> stated(const json& from, const char* name,
+                                       const std::optional<T>& value) {
+  if (!from.contains(name)) return std::nullopt;
+  return std::optional<std::optional<T>>{value};
+}
+
 std::string word(const json& from, const char* name) {
   const auto found = from.find(name);
   return found != from.end() && found->is_string() ? found->get<std::string>() : "";
@@ -71,6 +84,35 @@ MovePolicy move_policy_from(const std::string& text) {
   }
   if (auto limit = number<double>(from, "time_limit_s")) out.time_limit = Seconds{*limit};
   out.drop_page_cache = from.value("drop_page_cache", json(false)) == json(true);
+  return out;
+}
+
+std::string text_of(const PolicyChange& change) {
+  json out = json::object();
+  if (change.priority) out["priority"] = to_string(*change.priority);
+  put(out, "strategy", change.strategy, [](Strategy one) { return to_string(one); });
+  put(out, "bandwidth_limit_bytes_per_s", change.bandwidth_limit,
+      [](BytesPerSecond limit) { return limit.value; });
+  put(out, "downtime_limit_ms", change.downtime_limit,
+      [](Milliseconds limit) { return limit.count(); });
+  put(out, "time_limit_s", change.time_limit, [](Seconds limit) { return limit.count(); });
+  if (change.at_limit) out["at_limit"] = to_string(*change.at_limit);
+  if (change.drop_page_cache) out["drop_page_cache"] = *change.drop_page_cache;
+  return out.dump();
+}
+
+PolicyChange policy_change_from(const std::string& text) {
+  PolicyChange out;
+  const json from = json::parse(text, nullptr, false);
+  if (!from.is_object()) return out;
+  const MovePolicy said = move_policy_from(text);
+  out.priority = priority_from(word(from, "priority"));
+  out.strategy = stated(from, "strategy", said.strategy);
+  out.bandwidth_limit = stated(from, "bandwidth_limit_bytes_per_s", said.bandwidth_limit);
+  out.downtime_limit = stated(from, "downtime_limit_ms", said.downtime_limit);
+  out.time_limit = stated(from, "time_limit_s", said.time_limit);
+  out.at_limit = limit_action_from(word(from, "at_limit"));
+  if (from.contains("drop_page_cache")) out.drop_page_cache = said.drop_page_cache;
   return out;
 }
 

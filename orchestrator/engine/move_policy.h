@@ -19,6 +19,11 @@ Timing timing_from(const std::string& text);
 bool is_forced(const std::string& text);
 MovePolicy move_policy_from(const std::string& text);
 
+/// JSON with only what it states; null: stated to be none.
+std::string text_of(const PolicyChange& change);
+/// What the JSON does not hold is not stated.
+PolicyChange policy_change_from(const std::string& text);
+
 /// InvalidArgument names the field of the request that can't be granted.
 Status check(const MovePolicy& policy);
 Status check(const Timing& timing);

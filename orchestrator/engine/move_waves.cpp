@@ -9,9 +9,10 @@ constexpr int kTries = 2;  // of each VM
 
 /// To where the plan says, unless that has become impossible or has failed before.
 Result<Operation> start_move(Context& context, const OperationId& parent, const NextMove& next,
-                             int tries, Else otherwise) {
+                             int tries, Else otherwise, const PolicyChange& policy) {
   MigrateRequest request;
   request.vm = next.vm.id;
+  request.policy = policy;
   const bool anywhere = otherwise == Else::MovesAnywhere;
   if (tries == 0 || !anywhere) request.destination = next.destination;
   auto child = start_child(context, request, parent);
@@ -76,7 +77,7 @@ std::vector<NextMove> moves_left(const std::vector<Vm>& vms, const MovesPlan& pl
 }
 
 WaveStart start_wave(Context& context, const OperationId& parent, const std::vector<NextMove>& wave,
-                     const MovesMade& past, Else otherwise) {
+                     const MovesMade& past, Else otherwise, const PolicyChange& policy) {
   WaveStart out;
   for (const auto& next : wave) {
     const auto failed = past.failures.find(next.vm.id.value);
@@ -85,7 +86,7 @@ WaveStart start_wave(Context& context, const OperationId& parent, const std::vec
       out.trouble = make_error(Code::FailedPrecondition, past.trouble);
       continue;
     }
-    auto child = start_move(context, parent, next, tries, otherwise);
+    auto child = start_move(context, parent, next, tries, otherwise, policy);
     if (child) {
       ++out.started;
       continue;

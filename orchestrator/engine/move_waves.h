@@ -41,7 +41,8 @@ struct WaveStart {
   bool busy = false;             // somebody else holds a VM, and will end
   std::optional<Error> trouble;  // a VM that can't be moved
 };
+/// `policy`: of these moves, against their pools'.
 WaveStart start_wave(Context& context, const OperationId& parent, const std::vector<NextMove>& wave,
-                     const MovesMade& past, Else otherwise);
+                     const MovesMade& past, Else otherwise, const PolicyChange& policy = {});
 
 }  // namespace mare::engine

@@ -76,6 +76,9 @@ Result<std::vector<Job>> jobs_on(const store::Reader& reader, const Vm& vm);
 /// Hosts for all VMs of a host that is to be emptied, in the order of its VMs; an error if it can't
 /// be.
 Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const HostId& host);
+/// A field that can't be granted to the VMs of that host, each by its pool's policy with the
+/// change.
+Status check_on(const store::Reader& reader, const HostId& host, const PolicyChange& change);
 Error wrong_state(const Vm& vm, const std::string& wanted);
 
 /// Hosts with what they have left, by the rows as they are in this transaction.

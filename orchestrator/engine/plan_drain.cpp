@@ -1,7 +1,8 @@
 // plan.drain: what emptying a host would cost. A child forecasts the move of each of its VMs;
-// nothing moves.
+// nothing moves. Its request holds the whole plan when it has ended.
 #include <set>
 
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/moves_plan.h"
 #include "orchestrator/engine/planning.h"
 
@@ -10,7 +11,8 @@ namespace {
 
 class PlanDrain final : public Planning {
  public:
-  using Planning::Planning;
+  PlanDrain(Context& context, const Operation& operation)
+      : Planning(context, operation), policy_(policy_change_from(operation.request)) {}
 
  private:
   HostId id() const { return HostId{operation().target}; }
@@ -50,6 +52,7 @@ class PlanDrain final : public Planning {
       ForecastRequest request;
       request.vm = (*vms)[i].id;
       request.destination = (*places)[i];
+      request.policy = policy_;
       auto child = start_child(context_, request, operation().id);
       if (!child) return child.error().during("VM '" + request.vm.value + "'");
       ++running;
@@ -62,8 +65,11 @@ class PlanDrain final : public Planning {
       return read_moves_plan(reader, operation().id, settings().move_caps);
     });
     if (!plan) return again();
+    set_request(text_of(policy_, *plan));
     made(in_words(*plan));
   }
+
+  const PolicyChange policy_;  // of the moves, against their pools'
 };
 
 }  // namespace

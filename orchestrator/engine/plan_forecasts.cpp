@@ -45,10 +45,12 @@ Result<Operation> plan(store::Transaction& tx, Context& context,
                        const std::optional<OperationId>& parent) {
   auto places = find_destinations(tx, request.id);
   if (!places) return places.error();
+  if (auto good = check_on(tx, request.id, request.policy); !good) return good.error();
   Operation draft;
   draft.kind = OperationKind::PlanDrain;
   draft.target = request.id.value;
   draft.parent = parent;
+  draft.request = text_of(request.policy);
   return insert_operation(tx, context.ports.clock, draft);
 }
 

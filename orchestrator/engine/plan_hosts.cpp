@@ -1,3 +1,4 @@
+#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/plan.h"
 
 namespace mare::engine {
@@ -75,12 +76,27 @@ Result<std::vector<HostId>> find_destinations(const store::Reader& reader, const
   return places;
 }
 
+Status check_on(const store::Reader& reader, const HostId& host, const PolicyChange& change) {
+  auto vms = reader.vms_on(host);
+  if (!vms) return vms.error();
+  for (const auto& vm : *vms) {
+    auto pool = reader.pool(vm.pool);
+    if (!pool) return pool.error();
+    if (auto good = check(changed(pool->move_policy, change)); !good) {
+      return good.error().during("VM '" + vm.id.value + "'");
+    }
+  }
+  return ok_status();
+}
+
 Result<Operation> plan(store::Transaction& tx, Context& context, const HostDrainRequest& request) {
   auto places = find_destinations(tx, request.id);
   if (!places) return places.error();
+  if (auto good = check_on(tx, request.id, request.policy); !good) return good.error();
   Operation draft;
   draft.kind = OperationKind::HostDrain;
   draft.target = request.id.value;
+  draft.request = text_of(request.policy);
   return insert_operation(tx, context.ports.clock, draft);
 }
 

@@ -149,7 +149,7 @@ class PlanLayout final : public Planning {
     }
     // Moves at once stall the job at once, and share their hosts' links.
     const auto waves = policy::plan_moves(moves, settings().move_caps);
-    policy::weigh(plan, request(scene), waves.added_job_time_s);
+    policy::weigh(plan, request(scene), waves.added_job_time_s.value);
     LayoutFound found{std::move(plan), scene.remaining, {}};
     for (const auto& [vm, why] : scene.known.stay) found.stay.emplace_back(vm, why);
     set_request(text_of(wish_, found));

@@ -26,6 +26,7 @@ struct HostRemoveRequest {
 /// Moves every VM away and takes no new ones.
 struct HostDrainRequest {
   HostId id;
+  PolicyChange policy = {};  // of its moves, against their pools'
 };
 /// The host fails so long from now: VMs move away, jobs that can't are saved by checkpoints.
 struct EvacuateRequest {
@@ -85,6 +86,7 @@ struct ForecastRequest {
 /// What a drain would cost.
 struct DrainForecastRequest {
   HostId id;
+  PolicyChange policy = {};  // of its moves, against their pools'
 };
 /// Where the VMs of a running job had better be.
 struct LayoutWish {

@@ -87,6 +87,22 @@ void place_group(const Group& group, const std::vector<WantedMove>& wanted, cons
   }
 }
 
+/// Every part of it by `combine`.
+template <typename Combine>
+Estimate each(const Estimate& one, const Estimate& other, Combine combine) {
+  return {combine(one.value, other.value), combine(one.low, other.low),
+          combine(one.high, other.high), combine(one.model, other.model)};
+}
+Estimate sum(const Estimate& one, const Estimate& other) {
+  return each(one, other, [](double a, double b) { return a + b; });
+}
+Estimate longest(const Estimate& one, const Estimate& other) {
+  return each(one, other, [](double a, double b) { return std::max(a, b); });
+}
+Estimate times(const Estimate& one, double factor) {
+  return {factor * one.value, factor * one.low, factor * one.high, factor * one.model};
+}
+
 Wave timed(const Members& members, const MoveLoad& load, const std::vector<WantedMove>& wanted,
            double begins) {
   Wave out;
@@ -95,25 +111,31 @@ Wave timed(const Members& members, const MoveLoad& load, const std::vector<Wante
     const StrategyForecast& forecast = wanted[i].forecast;
     const double share = load.shared_by(wanted[i].source, wanted[i].destination);
     out.moves.push_back(
-        {i, share * forecast.total_time_s.value, share * forecast.added_job_time_s.value});
-    out.duration_s = std::max(out.duration_s, out.moves.back().total_time_s);
+        {i, times(forecast.total_time_s, share), times(forecast.added_job_time_s, share)});
+    out.duration_s = longest(out.duration_s, out.moves.back().total_time_s);
   }
   return out;
 }
 
-double added_in(const Wave& wave, const std::vector<WantedMove>& wanted) {
-  std::map<std::string, double> jobs;
-  double out = 0;
+/// Of one wave.
+Estimate together_in(const Wave& wave, const std::vector<WantedMove>& wanted, Quantity quantity,
+                     const FigureOf& figure) {
+  std::map<std::string, Estimate> jobs;
+  Estimate out;
   for (const auto& move : wave.moves) {
+    const auto said = figure(move);
+    if (!said) continue;
     const auto& job = wanted[move.index].job;
-    if (!job) {
-      out += move.added_job_time_s;
-      continue;
+    if (quantity == Quantity::TotalTime) {
+      out = longest(out, *said);
+    } else if (quantity == Quantity::AddedJobTime && job) {
+      const auto [stall, first] = jobs.emplace(job->value, *said);
+      if (!first) stall->second = longest(stall->second, *said);
+    } else {
+      out = sum(out, *said);
     }
-    double& longest = jobs[job->value];
-    longest = std::max(longest, move.added_job_time_s);
   }
-  for (const auto& [job, added] : jobs) out += added;
+  for (const auto& [job, stall] : jobs) out = sum(out, stall);
   return out;
 }
 
@@ -150,11 +172,30 @@ MovePlan plan_moves(const std::vector<WantedMove>& wanted, const MoveCaps& caps)
   for (const auto& group : groups_of(wanted)) place_group(group, wanted, caps, waves, loads);
   MovePlan out;
   for (std::size_t w = 0; w < waves.size(); ++w) {
-    out.waves.push_back(timed(waves[w], loads[w], wanted, out.duration_s));
-    out.duration_s += out.waves.back().duration_s;
-    out.added_job_time_s += added_in(out.waves.back(), wanted);
+    out.waves.push_back(timed(waves[w], loads[w], wanted, out.duration_s.value));
+    out.duration_s = sum(out.duration_s, out.waves.back().duration_s);
   }
+  out.added_job_time_s = together(out, wanted, Quantity::AddedJobTime);
   return out;
+}
+
+Estimate planned(const std::vector<WantedMove>& wanted, const PlannedMove& move,
+                 Quantity quantity) {
+  if (quantity == Quantity::TotalTime) return move.total_time_s;
+  if (quantity == Quantity::AddedJobTime) return move.added_job_time_s;
+  return estimate_of(wanted[move.index].forecast, quantity);
+}
+
+Estimate together(const MovePlan& plan, const std::vector<WantedMove>& wanted, Quantity quantity,
+                  const FigureOf& figure) {
+  Estimate out;
+  for (const auto& wave : plan.waves) out = sum(out, together_in(wave, wanted, quantity, figure));
+  return out;
+}
+
+Estimate together(const MovePlan& plan, const std::vector<WantedMove>& wanted, Quantity quantity) {
+  return together(plan, wanted, quantity,
+                  [&](const PlannedMove& move) { return planned(wanted, move, quantity); });
 }
 
 std::vector<std::vector<std::size_t>> waves_in_order(const std::vector<Route>& routes,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "orchestrator/core/ids.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/policy/correction.h"
 
 namespace mare::policy {
 
@@ -44,22 +46,35 @@ class MoveLoad {
 };
 
 struct PlannedMove {
-  std::size_t index = 0;    // into what was wanted
-  double total_time_s = 0;  // with what it shares its hosts' links with
-  double added_job_time_s = 0;
+  std::size_t index = 0;  // into what was wanted
+  Estimate total_time_s;  // with what it shares its hosts' links with
+  Estimate added_job_time_s;
 };
 struct Wave {
-  double begins_s = 0;
-  double duration_s = 0;
+  double begins_s = 0;  // after the first one's begin, by what is expected
+  Estimate duration_s;
   std::vector<PlannedMove> moves;
 };
+/// Ends of intervals are those of all moves at their ends at once: moves over the same links and of
+/// the same jobs are off together. So an interval here is rather too wide than too narrow.
 struct MovePlan {
   std::vector<Wave> waves;
-  double duration_s = 0;
+  Estimate duration_s;
   /// Stalls of one job in one wave overlap, those of its ranks in different waves add up; summed
   /// over all jobs, and over VMs without a job.
-  double added_job_time_s = 0;
+  Estimate added_job_time_s;
 };
+
+/// What moves of a plan come to together, in seconds or bytes: waves' longest times and jobs'
+/// longest stalls in each wave, one wave after the other; bytes and downtimes of all. `figure`: of
+/// one of its moves; none leaves that one out.
+using FigureOf = std::function<std::optional<Estimate>(const PlannedMove& move)>;
+Estimate together(const MovePlan& plan, const std::vector<WantedMove>& wanted, Quantity quantity,
+                  const FigureOf& figure);
+/// By what the plan says itself.
+Estimate together(const MovePlan& plan, const std::vector<WantedMove>& wanted, Quantity quantity);
+/// What a plan says of one of its moves.
+Estimate planned(const std::vector<WantedMove>& wanted, const PlannedMove& move, Quantity quantity);
 
 /// Jobs that lose least go first (a job that waits for its move loses nothing meanwhile, and a plan
 /// that is stopped midway has done the most moves for its stalls); ranks of one job stay together

@@ -59,13 +59,16 @@ Response add_host(Api& api, const Call& call) {
 }
 
 Response drain_host(Api& api, const Call& call) {
-  wire::EmptyBody body;
+  wire::DrainBody body;
   if (auto refused = read_body(call, body)) return *refused;
   wire::Faults faults;
   const bool dry = dry_run(call, faults);
   if (!faults.empty()) return refuse(call, faults);
-  if (dry) return accepted(call, api.engine.submit(engine::DrainForecastRequest{host_id(call)}));
-  return accepted(call, api.engine.submit(engine::HostDrainRequest{host_id(call)}));
+  if (dry) {
+    return accepted(call,
+                    api.engine.submit(engine::DrainForecastRequest{host_id(call), body.policy}));
+  }
+  return accepted(call, api.engine.submit(engine::HostDrainRequest{host_id(call), body.policy}));
 }
 
 Response evacuate_host(Api& api, const Call& call) {

@@ -1,5 +1,6 @@
 // Operations: their state, their history, waiting for their end.
 #include "rest/server/api.h"
+#include "rest/server/drain_explanation.h"
 #include "rest/wire/time.h"
 
 namespace mare::rest {
@@ -77,6 +78,13 @@ Response history(const Api& api, const Call& call) {
   return page_response(items, "");
 }
 
+Response explain_drain(const Api& api, const Call& call) {
+  if (auto refused = no_parameters(call)) return *refused;
+  const auto rows = ask<DrainRows>(
+      api.store, [&](const store::Reader& r) { return read_drain(r, operation_id(call)); });
+  return rows ? json_response(200, drain_explanation(*rows)) : refuse(call, rows.error());
+}
+
 Response cancel_operation(Api& api, const Call& call) {
   wire::EmptyBody body;
   if (auto refused = read_body(call, body)) return *refused;
@@ -94,6 +102,8 @@ void add_operation_routes(Router& router, Api& api) {
               }});
   add(router, "GET", "/api/v1/operations/{id}/events", "getOperationEvents",
       [&api](const Call& call) { return history(api, call); });
+  add(router, "GET", "/api/v1/operations/{id}/explanation", "explainDrain",
+      [&api](const Call& call) { return explain_drain(api, call); });
   add(router, "POST", "/api/v1/operations/{id}:cancel", "cancelOperation",
       [&api](const Call& call) { return cancel_operation(api, call); });
 }

@@ -17,19 +17,13 @@ namespace {
 
 using wire::Json;
 
-struct Figure {
-  const char* name;
-  policy::Quantity quantity;
-  const char* verb;  // "took 4.1 s"
-  std::string (*say)(double);
-};
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%+.1f%%", share * 100);
+  return text.data();
+}
 
-constexpr std::array kFigures{
-    Figure{"total_time_s", policy::Quantity::TotalTime, "took", policy::say_time},
-    Figure{"sent_bytes", policy::Quantity::SentBytes, "sent", policy::say_bytes},
-    Figure{"downtime_s", policy::Quantity::Downtime, "stood still for", policy::say_time},
-    Figure{"added_job_time_s", policy::Quantity::AddedJobTime, "cost the job", policy::say_time},
-};
+}  // namespace
 
 Json figure_json(const Figure& figure, const Estimate& said, const std::optional<double>& actual) {
   Json out{{"name", figure.name}, {"forecast", said.value}, {"low", said.low}, {"high", said.high},
@@ -40,6 +34,16 @@ Json figure_json(const Figure& figure, const Estimate& said, const std::optional
   out["held"] = said.low <= *actual && *actual <= said.high;
   return out;
 }
+
+std::string clause(const Figure& figure, const Estimate& said, double actual) {
+  std::string out = std::string(figure.verb) + " " + figure.say(actual) + " where " +
+                    figure.say(said.value) + " (" + figure.say(said.low) + " to " +
+                    figure.say(said.high) + ") was forecast";
+  if (actual > 0) out += ", " + percent((said.value - actual) / actual);
+  return out;
+}
+
+namespace {
 
 /// What the replay said of each round, uncorrected: the same arithmetic on the same stored input.
 std::vector<policy::ReplayRound> replayed(const Forecast& forecast, Strategy strategy) {
@@ -62,21 +66,6 @@ Json rounds_json(const std::vector<policy::ReplayRound>& said, const std::vector
     }
     out.push_back(std::move(row));
   }
-  return out;
-}
-
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%+.1f%%", share * 100);
-  return text.data();
-}
-
-/// "took 4.10 s where 4.00 s (3.80 s to 4.30 s) were forecast (-2.4%)".
-std::string clause(const Figure& figure, const Estimate& said, double actual) {
-  std::string out = std::string(figure.verb) + " " + figure.say(actual) + " where " +
-                    figure.say(said.value) + " (" + figure.say(said.low) + " to " +
-                    figure.say(said.high) + ") was forecast";
-  if (actual > 0) out += ", " + percent((said.value - actual) / actual);
   return out;
 }
 

@@ -330,6 +330,14 @@ void read(const Json& json, EvacuationBody& body, Faults& faults) {
   from.finish();
 }
 
+Json to_json(const DrainBody& body) {
+  return to_json(body.policy);
+}
+
+void read(const Json& json, DrainBody& body, Faults& faults) {
+  read(json, "", body.policy, faults);
+}
+
 void read(const Json& json, AlertsBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Lenient, faults);
   const Json* alerts = from.array("alerts", true);

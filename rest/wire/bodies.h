@@ -87,7 +87,11 @@ struct AlertsBody {
   std::vector<Alert> alerts;
   std::size_t ignored = 0;
 };
-/// For requests that need no words: ":drain", ":cancel". Only {} is right.
+/// For ":drain": of its moves, against their pools'.
+struct DrainBody {
+  PolicyChange policy;
+};
+/// For requests that need no words: ":activate", ":cancel". Only {} is right.
 struct EmptyBody {};
 
 Json to_json(const HostBody& body);
@@ -101,6 +105,7 @@ Json to_json(const JobBody& body);
 Json to_json(const RestartBody& body);
 Json to_json(const LayoutBody& body);
 Json to_json(const EvacuationBody& body);
+Json to_json(const DrainBody& body);
 
 /// Each reads `json` into `body` and adds what is wrong to `faults`; use `body` only without
 /// faults.
@@ -115,6 +120,7 @@ void read(const Json& json, JobBody& body, Faults& faults);
 void read(const Json& json, RestartBody& body, Faults& faults);
 void read(const Json& json, LayoutBody& body, Faults& faults);
 void read(const Json& json, EvacuationBody& body, Faults& faults);
+void read(const Json& json, DrainBody& body, Faults& faults);
 void read(const Json& json, AlertsBody& body, Faults& faults);
 void read(const Json& json, EmptyBody& body, Faults& faults);
 

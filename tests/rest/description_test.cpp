@@ -114,6 +114,7 @@ TEST_F(Description, RequestsAreReadAsDescribed) {
   takes<wire::RestartBody>(schemas, "JobRestart");
   takes<wire::LayoutBody>(schemas, "JobLayout");
   takes<wire::EvacuationBody>(schemas, "Evacuation");
+  takes<wire::DrainBody>(schemas, "MovePolicyChange");
 }
 
 TEST_F(Description, ListsOfNamesAreTheModels) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "orchestrator/engine/moves_plan.h"
 #include "orchestrator/engine/past_moves.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/sim_world.h"
@@ -285,7 +286,16 @@ TEST_F(Turns, ADrainFollowsThePlanThatADryRunShows) {
   const Operation drained = end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}}));
   ASSERT_EQ(drained.outcome, Outcome::Succeeded) << drained.reason;
   EXPECT_EQ(drained.reason, "5 migrations");
-  // Who moved with whom, and in which order: as the sentence of the dry run says.
+  // Who moved with whom, and in which order: as the plan of the dry run says.
+  const auto plan = engine::moves_plan_from(dry.request);
+  ASSERT_TRUE(plan) << dry.request;
+  std::string said;
+  for (const auto& wave : plan->plan.waves) {
+    for (std::size_t i = 0; i < wave.moves.size(); ++i) {
+      said += said.empty() ? "" : i == 0 ? ", then " : " with ";
+      said += plan->moves[wave.moves[i].index].vm.value;
+    }
+  }
   std::vector<Operation> moves;
   for (const auto& one : world.operations()) {
     if (one.kind == OperationKind::VmMigrate) moves.push_back(one);
@@ -301,11 +311,103 @@ TEST_F(Turns, ADrainFollowsThePlanThatADryRunShows) {
     done += i == 0 ? "" : together ? " with " : ", then ";
     done += moves[i].target;
   }
-  EXPECT_THAT(dry.reason, testing::EndsWith(": " + done));
+  EXPECT_EQ(done, said);
   EXPECT_THAT(done,
               testing::AnyOf(HasSubstr("demo-0 with demo-1"), HasSubstr("demo-1 with demo-0")));
   EXPECT_EQ(most_at_host, 2);
   EXPECT_EQ(most_on_link, 1);
+}
+
+TEST_F(Turns, ADrainsPlanIsTheSumOfItsForecasts) {
+  const Operation dry = end_of(world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}}));
+  const auto plan = engine::moves_plan_from(dry.request);
+  ASSERT_TRUE(plan) << dry.request;
+  ASSERT_EQ(plan->moves.size(), 5U);
+  Estimate bytes;
+  for (const auto& move : plan->moves) {
+    Result<Forecast> forecast = make_error(Code::Internal, "not asked");
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      forecast = reader.forecast(plan->forecasts.at(move.vm));
+      return ok_status();
+    });
+    ASSERT_TRUE(forecast);
+    EXPECT_EQ(forecast->vm, move.vm);
+    EXPECT_EQ(forecast->destination, move.destination);
+    ASSERT_EQ(forecast->choice, move.forecast.strategy);
+    const auto* said = engine::forecast_of(*forecast, *forecast->choice);
+    ASSERT_NE(said, nullptr);
+    // Two that leave it at once take twice as long.
+    EXPECT_GE(move.forecast.total_time_s.high, said->total_time_s.high);
+    bytes.value += said->sent_bytes.value;
+    bytes.low += said->sent_bytes.low;
+    bytes.high += said->sent_bytes.high;
+  }
+  const auto all = policy::together(plan->plan, plan->moves, policy::Quantity::SentBytes);
+  EXPECT_NEAR(all.value, bytes.value, 1);
+  EXPECT_NEAR(all.low, bytes.low, 1);
+  EXPECT_NEAR(all.high, bytes.high, 1);
+  double ends = 0;
+  for (const auto& wave : plan->plan.waves) {
+    EXPECT_NEAR(wave.begins_s, ends, 1e-9);
+    ends += wave.duration_s.value;
+  }
+  EXPECT_NEAR(plan->plan.duration_s.value, ends, 1e-9);
+  EXPECT_LT(plan->plan.duration_s.low, ends);
+  EXPECT_GT(plan->plan.duration_s.high, ends);
+}
+
+TEST_F(Turns, ADrainsPolicyHoldsForItsMovesAlsoAfterARestart) {
+  PolicyChange pools;
+  pools.strategy = Strategy::PreCopy;
+  ASSERT_TRUE(world.engine().set_move_policy(PoolId{"demo"}, pools));
+  engine::HostDrainRequest drain{HostId{"h1"}, {}};
+  drain.policy.strategy = Strategy::StopAndCopy;
+  drain.policy.bandwidth_limit = BytesPerSecond{20e6};
+  const auto dry =
+      end_of(world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}, drain.policy}));
+  const auto plan = engine::moves_plan_from(dry.request);
+  ASSERT_TRUE(plan) << dry.request;
+  for (const auto& move : plan->moves) {
+    EXPECT_EQ(move.forecast.strategy, Strategy::StopAndCopy);
+  }
+  const auto accepted = world.engine().submit(drain);
+  ASSERT_TRUE(accepted);
+  const auto moves = [&] {
+    std::vector<Operation> out;
+    for (const auto& one : world.operations()) {
+      if (one.kind == OperationKind::VmMigrate) out.push_back(one);
+    }
+    return out;
+  };
+  ASSERT_TRUE(world.play_while_not([&] { return !moves().empty(); }, 5min));
+  world.kill_mared();
+  world.start_mared();
+  const Operation ended = world.wait(accepted->id, 30min);
+  EXPECT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_GE(moves().size(), 5U);
+  for (const auto& one : moves()) {
+    const Migration row = migration(one.id);
+    EXPECT_EQ(row.sending.strategy, Strategy::StopAndCopy) << one.target;
+    EXPECT_EQ(row.bandwidth_limit, BytesPerSecond{20e6}) << one.target;
+  }
+}
+
+TEST_F(Turns, ADrainsPolicyIsCheckedBeforeAnythingIsDone) {
+  PolicyChange pools;
+  pools.at_limit = LimitAction::PostCopy;
+  pools.time_limit = Seconds{60};
+  ASSERT_TRUE(world.engine().set_move_policy(PoolId{"demo"}, pools));
+  PolicyChange change;
+  change.strategy = Strategy::Compressed;  // by itself it would do
+  const auto drain = world.engine().submit(engine::HostDrainRequest{HostId{"h1"}, change});
+  ASSERT_FALSE(drain);
+  EXPECT_EQ(drain.error().field, "at_limit");
+  EXPECT_THAT(drain.error().text(), HasSubstr("VM 'demo-0'"));
+  const auto dry = world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}, change});
+  ASSERT_FALSE(dry);
+  EXPECT_EQ(dry.error().field, "at_limit");
+  change.at_limit = LimitAction::Cancel;
+  EXPECT_TRUE(world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}, change}));
 }
 
 TEST_F(Turns, ADrainGoesOnByItsPlanAfterARestart) {
@@ -336,6 +438,13 @@ TEST_F(Turns, AVmThatHadBetterNotMoveStopsADrainBeforeItBegins) {
   PolicyChange change;
   change.downtime_limit = Milliseconds{1};  // no strategy can promise that
   ASSERT_TRUE(world.engine().set_move_policy(PoolId{"demo"}, change));
+  const auto dry = end_of(world.engine().submit(engine::DrainForecastRequest{HostId{"h1"}}));
+  const auto plan = engine::moves_plan_from(dry.request);
+  ASSERT_TRUE(plan) << dry.request;
+  EXPECT_TRUE(plan->moves.empty());
+  ASSERT_EQ(plan->stay.size(), 5U);
+  for (const auto& one : plan->stay) EXPECT_THAT(one.why, StartsWith("Do not move"));
+  EXPECT_THAT(dry.reason, StartsWith("no VM could move; nothing will, as VM 'demo-"));
   const Operation ended = end_of(world.engine().submit(engine::HostDrainRequest{HostId{"h1"}}));
   EXPECT_EQ(ended.outcome, Outcome::Failed);
   EXPECT_THAT(ended.reason, HasSubstr("Do not move"));

@@ -30,6 +30,23 @@ int get_and_show(Session& session, const std::string& path,
   return show(session, *found, as_text, id);
 }
 
+/// A migration's has rounds, a drain's has migrations; the id does not tell which it is.
+int explain(Session& session, const std::string& id) {
+  auto migration = session.get(api({"migrations", id, "explanation"}));
+  if (migration) return show(session, *migration, explanation_text, "migration");
+  if (migration.error().code != Code::NotFound) return session.fail(migration.error());
+  auto drain = session.get(api({"operations", id, "explanation"}));
+  if (!drain) return session.fail(drain.error());
+  if (session.wants(Output::Wide)) {
+    std::fputs(drain_explanation_text(*drain, true, wants_colour(1)).c_str(), stdout);
+    return kOk;
+  }
+  const auto narrow = [](const Json& one, bool colour) {
+    return drain_explanation_text(one, false, colour);
+  };
+  return show(session, *drain, narrow, "operation");
+}
+
 int list_forecasts(Session& session, const std::string& vm) {
   auto forecasts = session.list(api({"forecasts"}), query({{"vm", vm}}));
   if (!forecasts) return session.fail(forecasts.error());
@@ -70,24 +87,30 @@ int finish_drain_forecast(Session& session, const Json& operation) {
       for (const Json& one : forecasts) std::printf("%s\n", printable(text(one, "id")).c_str());
       return;
     }
-    if (!forecasts.empty()) std::fputs(drain_text(forecasts, wants_colour(1)).c_str(), stdout);
-    std::printf("%s\n", printable(text(member(all, "operation"), "reason")).c_str());
+    const Json& operation_done = member(all, "operation");
+    const Json& plan = member(member(operation_done, "request"), "plan");
+    std::fputs(drain_text(plan, wants_colour(1)).c_str(), stdout);
+    for (const Json& one : forecasts) {
+      if (!s.wants(Output::Wide)) break;
+      std::printf("\n%s", forecast_text(one, wants_colour(1)).c_str());
+    }
+    if (s.wants(Output::Wide)) std::printf("\n");
+    std::printf("%s\n", printable(text(operation_done, "reason")).c_str());
   };
   return finish(session, operation, follow);
 }
 
 void add_forecast_commands(CLI::App& app, Action& action) {
   auto id = std::make_shared<std::string>();
-  CLI::App* explain =
-      app.add_subcommand("explain", "A migration: what was forecast, and what came")->group("Work");
-  explain->add_option("migration", *id, "Its id")->required()->type_name("ID");
-  explain->footer("Example: mare explain op-7");
-  explain->callback([&action, id] {
-    action = [id](Session& session) {
-      return get_and_show(session, api({"migrations", *id, "explanation"}), explanation_text,
-                          "migration");
-    };
-  });
+  CLI::App* command =
+      app.add_subcommand("explain", "A migration or a drain: what was forecast, and what came")
+          ->group("Work");
+  command->add_option("operation", *id, "Its id")->required()->type_name("ID");
+  command->footer(
+      "Examples:\n  mare explain op-7\n"
+      "  mare explain op-12 -o wide    a drain: all its migrations, with every figure");
+  command->callback(
+      [&action, id] { action = [id](Session& session) { return explain(session, *id); }; });
 
   CLI::App* forecast = app.add_subcommand("forecast", "What moves would cost")->group("Work");
   forecast->require_subcommand(1);

@@ -178,16 +178,33 @@ std::string forecast_text(const Json& forecast, bool colour) {
          printable(text(forecast, "reason")) + "\n";
 }
 
-std::string drain_text(const Json& forecasts, bool colour) {
+std::string drain_text(const Json& plan, bool colour) {
+  const auto figure = [](const char* name, Say say) {
+    return [name, say](const Json& o) { return estimate(o, name, say); };
+  };
   const Columns columns{
       {"VM", [](const Json& o) { return text(o, "vm"); }},
-      {"TO", [](const Json& o) { return text(o, "destination"); }},
-      {"CHOICE", choice_text},
-      {"TIME", of_choice("total_time_s", seconds), Shown::Always, true},
-      {"BYTES", of_choice("sent_bytes", bytes), Shown::Always, true},
-      {"DOWNTIME", of_choice("downtime_s", seconds), Shown::Always, true},
-      {"ADDED JOB TIME", of_choice("added_job_time_s", seconds), Shown::Always, true}};
-  return list_text(columns, forecasts, false, colour);
+      {"WAVE", [](const Json& o) { return text(o, "wave"); }, Shown::Always, true},
+      {"TO", [](const Json& o) { return text(o, "to"); }},
+      {"CHOICE", [](const Json& o) { return text(o, "strategy"); }},
+      {"TIME", figure("total_time_s", seconds), Shown::Always, true},
+      {"BYTES", figure("sent_bytes", bytes), Shown::Always, true},
+      {"DOWNTIME", figure("downtime_s", seconds), Shown::Always, true},
+      {"ADDED JOB TIME", figure("added_job_time_s", seconds), Shown::Always, true},
+      {"REMARK", [](const Json& o) { return text(o, "reason"); }}};
+  Json rows = member(plan, "moves");
+  if (!rows.is_array()) rows = Json::array();
+  const std::size_t moves = rows.size();
+  for (Json one : member(plan, "stay")) {
+    one["strategy"] = "do not move";
+    rows.push_back(std::move(one));
+  }
+  if (moves > 0) {
+    Json all = member(plan, "total");
+    all["vm"] = "in all";
+    rows.push_back(std::move(all));
+  }
+  return rows.empty() ? std::string{} : list_text(columns, rows, false, colour);
 }
 
 std::string explanation_text(const Json& explanation, bool colour) {
@@ -203,6 +220,46 @@ std::string explanation_text(const Json& explanation, bool colour) {
   if (const std::string tries = earlier_tries(explanation); !tries.empty()) {
     out += "given up: " + printable(tries) + "\n";
   }
+  if (!reason.empty()) out += "before: " + printable(reason) + "\n";
+  return out + "after: " + printable(text(explanation, "sentence")) + "\n";
+}
+
+std::string drain_explanation_text(const Json& explanation, bool wide, bool colour) {
+  const auto of = [](const char* name, const char* side, Say say) {
+    return [name, side, say](const Json& o) {
+      for (const Json& figure : member(o, "figures")) {
+        if (text(figure, "name") != name) continue;
+        const auto found = number(figure, side);
+        return found ? say(*found) : std::string{};
+      }
+      return std::string{};
+    };
+  };
+  const Columns moves{
+      {"VM", [](const Json& o) { return text(o, "vm"); }},
+      {"WAVE", [](const Json& o) { return text(o, "wave"); }, Shown::Always, true},
+      {"MIGRATION", [](const Json& o) { return text(o, "migration"); }},
+      {"TO", [](const Json& o) { return text(o, "destination"); }},
+      {"STRATEGY", [](const Json& o) { return text(o, "strategy"); }},
+      {"FORECAST", of("total_time_s", "forecast", seconds), Shown::Always, true},
+      {"TIME", of("total_time_s", "actual", seconds), Shown::Always, true},
+      {"FORECAST BYTES", of("sent_bytes", "forecast", bytes), Shown::Always, true},
+      {"BYTES", of("sent_bytes", "actual", bytes), Shown::Always, true},
+      {"FORECAST DOWNTIME", of("downtime_s", "forecast", seconds), Shown::Wide, true},
+      {"DOWNTIME", of("downtime_s", "actual", seconds), Shown::Wide, true},
+      {"FORECAST ADDED", of("added_job_time_s", "forecast", seconds), Shown::Wide, true},
+      {"ADDED", of("added_job_time_s", "actual", seconds), Shown::Wide, true},
+      {"OUTCOME", [](const Json& o) {
+         return text(o, "migration").empty() ? std::string("not begun") : text(o, "outcome");
+       }}};
+  std::string out = printable(text(explanation, "operation") + ": host " +
+                              text(explanation, "host") + ", " + text(explanation, "outcome")) +
+                    "\n";
+  const Json& figures = member(explanation, "figures");
+  if (!figures.empty()) out += list_text(figure_columns(), figures, false, colour);
+  const Json& migrations = member(explanation, "migrations");
+  if (!migrations.empty()) out += "\n" + list_text(moves, migrations, wide, colour) + "\n";
+  const std::string reason = text(explanation, "reason");
   if (!reason.empty()) out += "before: " + printable(reason) + "\n";
   return out + "after: " + printable(text(explanation, "sentence")) + "\n";
 }

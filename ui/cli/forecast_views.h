@@ -13,10 +13,13 @@ Columns forecast_columns(WallTime now);
 
 /// Every strategy with its figures and their intervals, the choice marked, then the reason.
 std::string forecast_text(const Json& forecast, bool colour);
-/// The choice for each VM of a host that is to be drained.
-std::string drain_text(const Json& forecasts, bool colour);
+/// A DrainPlan: a line for each VM with its choice, or with why it stays, and one for all of them.
+std::string drain_text(const Json& plan, bool colour);
 /// Forecast against outcome: figures, rounds, one sentence.
 std::string explanation_text(const Json& explanation, bool colour);
+/// The same of a drain: sums, a line for each migration, one sentence. `wide`: downtime and added
+/// job time of each.
+std::string drain_explanation_text(const Json& explanation, bool wide, bool colour);
 std::string accuracy_text(const Json& accuracy, bool colour);
 /// WWS, D(t), and the heat strip.
 std::string memory_text(const Json& memory, bool colour);

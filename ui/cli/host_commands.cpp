@@ -2,6 +2,7 @@
 #include "ui/cli/app.h"
 #include "ui/cli/evacuate_command.h"
 #include "ui/cli/forecast_commands.h"
+#include "ui/cli/policy_options.h"
 #include "ui/cli/views.h"
 #include "ui/cli/waiting.h"
 
@@ -38,15 +39,25 @@ int remove_host(Session& session, const std::string& id) {
   return finish(session, *operation, follow);
 }
 
-int drain_host(Session& session, const std::string& id, bool dry_run) {
-  auto operation = session.post(api({"hosts", id}) + ":drain" + (dry_run ? "?dry_run=true" : ""));
+struct DrainOptions {
+  std::string host;
+  PolicyOptions policy;
+  bool dry_run = false;
+};
+
+int drain_host(Session& session, const DrainOptions& options) {
+  const std::string& id = options.host;
+  const wire::DrainBody body{policy_change(options.policy)};
+  auto operation =
+      session.post(api({"hosts", id}) + ":drain" + (options.dry_run ? "?dry_run=true" : ""),
+                   wire::to_json(body));
   if (!operation) return session.fail(operation.error());
-  if (dry_run) return finish_drain_forecast(session, *operation);
+  if (options.dry_run) return finish_drain_forecast(session, *operation);
   Follow follow;
   follow.done = "host " + id +
                 " is drained: no VM runs there, and none will be placed there until "
                 "'mare host activate " +
-                id + "'";
+                id + "'; what came of its forecast: 'mare explain " + text(*operation, "id") + "'";
   return finish(session, *operation, follow);
 }
 
@@ -95,13 +106,18 @@ void add_host_commands(CLI::App& app, Action& action) {
 
   named("remove", "Forget a host that runs no VMs", "mare host drain h2 && mare host remove h2",
         remove_host);
-  auto dry_run = std::make_shared<bool>(false);
+  auto options = std::make_shared<DrainOptions>();
   CLI::App* drain = host->add_subcommand("drain", "Move its VMs to other hosts, place no new ones");
-  drain->add_option("host", *id, "Its name")->required()->type_name("HOST");
-  drain->add_flag("--dry-run", *dry_run, "Only forecast what it would cost; nothing moves");
-  drain->footer("Example: mare host drain h2 --dry-run");
-  drain->callback([&action, id, dry_run] {
-    action = [id, dry_run](Session& session) { return drain_host(session, *id, *dry_run); };
+  drain->add_option("host", options->host, "Its name")->required()->type_name("HOST");
+  add_policy_options(*drain, options->policy);
+  drain->add_flag("--dry-run", options->dry_run, "Only forecast what it would cost; nothing moves");
+  drain->footer(
+      "Examples:\n  mare host drain h2 --dry-run\n"
+      "  mare host drain h2 --dry-run -o wide    with every strategy for each VM\n"
+      "  mare host drain h2 --priority least-traffic --bandwidth 50MB/s\n"
+      "What is not stated is as each VM's pool has it. Afterwards: 'mare explain ID'.");
+  drain->callback([&action, options] {
+    action = [options](Session& session) { return drain_host(session, *options); };
   });
   add_evacuate_command(*host, action);
   named("activate", "Use a drained or evacuated host again", "mare host activate h2",

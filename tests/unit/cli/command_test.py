@@ -441,16 +441,55 @@ class Forecasts(CommandTest):
         self.assertIn("no dirty-page log", self.mare("migrate", "demo-1", "--dry-run", code=1).stderr)
 
     def test_a_drain_is_forecast_vm_by_vm(self) -> None:
+        figures = {name: {"value": 2, "low": 1, "high": 3} for name in
+                   ("total_time_s", "sent_bytes", "downtime_s", "added_job_time_s")}
+        move = {"vm": "demo-1", "to": "h3", "strategy": "pre-copy", "wave": 1, "forecast": "op-2", **figures}
+        plan = {"moves": [move], "stay": [], "waves": [], "total": figures}
         self.server.on("POST", "/hosts/h1:drain", operation(), 202)
-        self.server.on("GET", "/operations/op-1", operation("succeeded", reason="1 VM would move"))
+        self.server.on("GET", "/operations/op-1",
+                       operation("succeeded", reason="1 VM would move", request={"plan": plan}))
         self.server.on("GET", "/operations", {"items": [{"id": "op-2"}]})
         self.server.on("GET", "/forecasts/op-2", {**self.FORECAST, "id": "op-2"})
         lines = self.mare("host", "drain", "h1", "--dry-run").stdout.splitlines()
         self.assertEqual(self.sent("POST")[0][0], "/api/v1/hosts/h1:drain?dry_run=true")
-        self.assertIn("demo-1", lines[1])
-        self.assertEqual(lines[-1], "1 VM would move")
+        self.assertRegex(lines[1], r"^demo-1 +1 +h3 +pre-copy +2 s \(1 s to 3 s\)")
+        self.assertTrue(lines[2].startswith("in all"), lines[2])
+        self.assertEqual(lines[3:], ["1 VM would move"])
+        wide = self.mare("host", "drain", "h1", "--dry-run", "-o", "wide").stdout.splitlines()
+        self.assertIn("*  pre-copy", "\n".join(wide))
+        self.assertIn("Pre-copy: because", wide)
+        self.assertEqual(wide[-1], "1 VM would move")
+        self.assertEqual(self.mare("host", "drain", "h1", "--dry-run", "-o", "name").stdout, "op-2\n")
         both = json.loads(self.mare("host", "drain", "h1", "--dry-run", "-o", "json").stdout)
         self.assertEqual([one["id"] for one in both["forecasts"]], ["op-2"])
+
+        self.assertEqual(both["operation"]["request"]["plan"], plan)
+
+    def test_a_drain_takes_a_policy_and_tells_how_to_have_it_explained(self) -> None:
+        self.server.on("POST", "/hosts/h1:drain", operation(), 202)
+        self.server.on("GET", "/operations/op-1", operation("succeeded"))
+        done = self.mare("host", "drain", "h1", "--priority", "by-deadline", "--time-limit", "60s", "--at-limit",
+                         "post-copy", "--bandwidth", "none", "--max-downtime", "300ms")
+        self.assertEqual(self.sent("POST")[0], ("/api/v1/hosts/h1:drain", {
+            "priority": "by-deadline", "time_limit_s": 60, "at_limit": "post-copy",
+            "bandwidth_limit_bytes_per_s": None, "downtime_limit_ms": 300}))
+        self.assertIn("mare explain op-1", done.stderr)
+        self.mare("host", "drain", "h1", "--strategy", "teleport", code=2)
+
+    def test_a_drain_is_explained(self) -> None:
+        told = {"operation": "op-1", "host": "h1", "outcome": "succeeded", "sentence": "1 VM moved in 9 s.",
+                "figures": [], "migrations": [{"migration": "op-3", "vm": "demo-1", "outcome": "succeeded"}]}
+        self.server.on("GET", "/operations/op-1/explanation", told)
+        text = self.mare("explain", "op-1").stdout
+        self.assertIn("op-1: host h1, succeeded", text)
+        self.assertIn("after: 1 VM moved in 9 s.", text)
+        self.assertNotIn("DOWNTIME", text)
+        self.assertIn("FORECAST DOWNTIME", self.mare("explain", "op-1", "-o", "wide").stdout)
+        self.assertEqual(json.loads(self.mare("explain", "op-1", "-o", "json").stdout), told)
+        self.assertEqual(self.mare("explain", "op-1", "-o", "name").stdout, "op-1\n")
+        self.server.on("GET", "/operations/op-1/explanation",
+                       lambda h: h.problem(404, "not_found", "operation 'op-1' is a plan.drain"))
+        self.assertIn("is a plan.drain", self.mare("explain", "op-1", code=3).stderr)
 
     def test_an_evacuation_is_planned_and_tells_every_vm(self) -> None:
         move = {"vm": "demo-3", "to": "h2", "strategy": "pre-copy", "begins_s": 0, "ends_s": 12.5}

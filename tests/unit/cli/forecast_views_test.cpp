@@ -133,6 +133,79 @@ TEST(ForecastViews, AnExplanationHoldsThemSideBySide) {
   EXPECT_EQ(lines[10], "after: pre-copy took 2 s.");
 }
 
+Json planned_move(const std::string& vm, int wave) {
+  return Json{{"vm", vm},
+              {"to", "h2"},
+              {"strategy", "compressed"},
+              {"wave", wave},
+              {"total_time_s", estimate(2)},
+              {"sent_bytes", estimate(1048576)},
+              {"downtime_s", estimate(0.1)},
+              {"added_job_time_s", estimate(0.2)}};
+}
+
+TEST(ForecastViews, ADrainHasALineForEachVmAndOneForAll) {
+  Json total = planned_move("", 0);
+  total.erase("strategy");
+  total.erase("wave");
+  total.erase("to");
+  total["total_time_s"] = estimate(4);
+  const Json plan{{"moves", Json::array({planned_move("demo-0", 1), planned_move("demo-1", 2)})},
+                  {"stay", Json::array({Json{{"vm", "demo-2"}, {"reason", "Do not move: so"}}})},
+                  {"total", total}};
+  const auto lines = lines_of(drain_text(plan, false));
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_THAT(lines[0],
+              testing::MatchesRegex("VM +WAVE +TO +CHOICE +TIME .*ADDED JOB TIME +REMARK"));
+  EXPECT_THAT(lines[1], testing::MatchesRegex("demo-0 +1 +h2 +compressed +2 s \\(1.80 s to .*"));
+  EXPECT_THAT(lines[2], testing::MatchesRegex("demo-1 +2 +h2 .*200 ms \\(180 ms to 240 ms\\) .*"));
+  EXPECT_THAT(lines[3], testing::MatchesRegex("demo-2 +- +- +do not move +- .*Do not move: so"));
+  EXPECT_THAT(lines[4], testing::MatchesRegex("in all +- +- +- +4 s \\(3.60 s to 4.80 s\\) .*"));
+  EXPECT_EQ(drain_text(Json{{"moves", Json::array()}, {"stay", Json::array()}}, false), "");
+}
+
+TEST(ForecastViews, ADrainsExplanationHasALineForEachMigration) {
+  const auto figure = [](const char* name, double said, Json actual) {
+    return Json{{"name", name},
+                {"forecast", said},
+                {"low", said},
+                {"high", said},
+                {"actual", std::move(actual)}};
+  };
+  const Json moved{
+      {"migration", "op-15"},
+      {"vm", "demo-0"},
+      {"wave", 1},
+      {"destination", "h2"},
+      {"strategy", "hybrid"},
+      {"outcome", "succeeded"},
+      {"figures", Json::array({figure("total_time_s", 2, 3.0), figure("downtime_s", 0.5, 0.25)})}};
+  Json waits = moved;
+  waits["migration"] = nullptr;
+  waits["outcome"] = nullptr;
+  waits["figures"] = Json::array({figure("total_time_s", 7, nullptr)});
+  const Json told{{"operation", "op-12"},
+                  {"host", "h1"},
+                  {"outcome", "cancelled"},
+                  {"reason", "2 VMs would move"},
+                  {"sentence", "It did not empty its host."},
+                  {"figures", Json::array({figure("total_time_s", 2, 3.0)})},
+                  {"migrations", Json::array({moved, waits})}};
+  const auto lines = lines_of(drain_explanation_text(told, false, false));
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_EQ(lines[0], "op-12: host h1, cancelled");
+  EXPECT_THAT(lines[2], testing::MatchesRegex("total time +2 s .*3 s .*"));
+  EXPECT_THAT(lines[5],
+              testing::MatchesRegex("demo-0 +1 +op-15 +h2 +hybrid +2 s +3 s .*succeeded"));
+  EXPECT_THAT(lines[6], testing::MatchesRegex("demo-0 +1 +- .*7 s +- .*not begun"));
+  EXPECT_THAT(lines[4], Not(HasSubstr("DOWNTIME")));
+  EXPECT_EQ(lines[8], "before: 2 VMs would move");
+  EXPECT_EQ(lines[9], "after: It did not empty its host.");
+  const std::string wide = drain_explanation_text(told, true, false);
+  EXPECT_THAT(wide, HasSubstr("FORECAST DOWNTIME"));
+  EXPECT_THAT(wide, HasSubstr("250 ms"));
+}
+
 TEST(ForecastViews, HeatIsALineOfBlocks) {
   EXPECT_EQ(heat_strip(Json::array({0, 0.001, 0.5, 1, 7, nullptr})), " ▁▄██ ");
   EXPECT_EQ(heat_strip(Json::array()), "");

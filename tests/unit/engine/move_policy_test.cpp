@@ -26,11 +26,32 @@ TEST(MovePolicy, EveryFieldIsKept) {
   EXPECT_TRUE(back.drop_page_cache);
 }
 
+TEST(MovePolicy, AChangeKeepsWhatItStatesAndNoMore) {
+  PolicyChange change;
+  change.priority = Priority::LeastTraffic;
+  change.bandwidth_limit = BytesPerSecond{12.5e6};
+  change.time_limit.emplace();  // stated to be none
+  change.drop_page_cache = false;
+  const auto back = policy_change_from(text_of(change));
+  EXPECT_EQ(back.priority, change.priority);
+  EXPECT_EQ(back.bandwidth_limit, change.bandwidth_limit);
+  EXPECT_EQ(back.time_limit, change.time_limit);
+  EXPECT_EQ(back.drop_page_cache, false);
+  EXPECT_FALSE(back.strategy || back.downtime_limit || back.at_limit);
+  for (const PolicyChange& all :
+       {default_policy(), policy_change_from(text_of(default_policy()))}) {
+    EXPECT_TRUE(all.priority && all.strategy && all.bandwidth_limit && all.downtime_limit &&
+                all.time_limit && all.at_limit && all.drop_page_cache);
+    EXPECT_FALSE(*all.strategy || *all.downtime_limit);
+  }
+  EXPECT_EQ(text_of(policy_change_from("force")), "{}");
+}
+
 TEST(MovePolicy, TheMomentIsKeptBesideIt) {
   const auto back = timing_from(text_of({}, true, {Moment::Trough, Seconds{75}}));
   EXPECT_EQ(back.moment, Moment::Trough);
   EXPECT_EQ(back.within, Seconds{75});
-  EXPECT_EQ(timing_from(text_of({})).moment, Moment::Now);
+  EXPECT_EQ(timing_from(text_of(MovePolicy{})).moment, Moment::Now);
   EXPECT_EQ(timing_from("force").moment, Moment::Now);
 }
 

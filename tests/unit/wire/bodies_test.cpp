@@ -186,6 +186,21 @@ TEST(MigrationBody, WhatIsNoWordIsAFault) {
   EXPECT_THAT(bad<MigrationBody>(R"({"force":"yes"})"), ElementsAre("/force"));
 }
 
+TEST(DrainBody, RoundTripAndBadInput) {
+  DrainBody body;
+  body.policy.priority = Priority::LeastTraffic;
+  body.policy.bandwidth_limit = BytesPerSecond{5e7};
+  body.policy.downtime_limit.emplace();  // none, whatever the pools say
+  const auto back = good<DrainBody>(to_text(to_json(body)));
+  EXPECT_EQ(back.policy.priority, body.policy.priority);
+  EXPECT_EQ(back.policy.bandwidth_limit, body.policy.bandwidth_limit);
+  EXPECT_EQ(back.policy.downtime_limit, body.policy.downtime_limit);
+  EXPECT_FALSE(back.policy.strategy || back.policy.time_limit || back.policy.at_limit);
+  EXPECT_EQ(to_text(to_json(good<DrainBody>("{}"))), "{}");
+  EXPECT_THAT(bad<DrainBody>(R"({"priority":"fast","time_limit_s":0,"now":true})"),
+              UnorderedElementsAre("/priority", "/time_limit_s", "/now"));
+}
+
 TEST(ReportBody, RoundTripAndBadInput) {
   EXPECT_DOUBLE_EQ(good<ReportBody>(to_text(to_json(ReportBody{-0.25}))).added_job_time_s, -0.25);
   EXPECT_THAT(bad<ReportBody>("{}"), ElementsAre("/added_job_time_s"));

@@ -58,7 +58,7 @@ _mare() {
     lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
     image:) words="build list show delete" ;;
     host:add) words="--address" ;;
-    host:drain) words="$(_mare_names host) --dry-run" ;;
+    host:drain) words="$(_mare_names host) --dry-run $policy" ;;
     host:evacuate) words="$(_mare_names host) --within --reason --dry-run" ;;
     host:show|host:remove|host:activate) words=$(_mare_names host) ;;
     pool:create) words="--size --memory --vcpus --image --hosts --project $policy" ;;
