@@ -1,5 +1,4 @@
-// A forecast against what came of it: in numbers, round by round, and in one sentence; and how good
-// all of them were.
+// A forecast against what came of it: in numbers, round by round, and in one sentence.
 #pragma once
 
 #include <optional>
@@ -7,7 +6,6 @@
 
 #include "orchestrator/model/entities.h"
 #include "orchestrator/model/forecast.h"
-#include "orchestrator/policy/score.h"
 #include "rest/wire/json.h"
 
 namespace mare::rest {
@@ -15,7 +13,5 @@ namespace mare::rest {
 /// `operation`: none when it was pruned. `forecast`: none when the move began without one.
 wire::Json explanation(const Migration& migration, const std::optional<Operation>& operation,
                        const std::optional<Forecast>& forecast);
-
-wire::Json accuracy_json(std::uint64_t made, const policy::Score& score);
 
 }  // namespace mare::rest

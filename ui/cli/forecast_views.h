@@ -17,8 +17,11 @@ std::string forecast_text(const Json& forecast, bool colour);
 std::string drain_text(const Json& forecasts, bool colour);
 /// Forecast against outcome: figures, rounds, one sentence.
 std::string explanation_text(const Json& explanation, bool colour);
+/// Of all moves, then of each group.
 std::string accuracy_text(const Json& accuracy, bool colour);
-/// WWS, D(t), and the heat strip.
+/// What a client told of a migration, beside what was forecast. One line.
+std::string report_text(const Json& forecast);
+/// WWS, D(t), the history of both, and the heat strip.
 std::string memory_text(const Json& memory, bool colour);
 
 /// A character for each share of 0 to 1, higher for more: " ▁▂▃▄▅▆▇█".
