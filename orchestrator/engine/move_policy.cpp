@@ -7,8 +7,6 @@ namespace mare::engine {
 namespace {
 using nlohmann::json;
 
-constexpr double kLeastBandwidth = 1024 * 1024;       // libvirt counts in MiB/s
-constexpr std::int64_t kMostDowntime_ms = 2'000'000;  // QEMU's own limit
 // Rate control without a limit of the user's: up to 1 Gbit/s, and from a tenth of it.
 constexpr BytesPerSecond kUsualRate{125e6};
 constexpr double kFirstRate = 0.1;
@@ -120,13 +118,13 @@ Status check(const MovePolicy& policy) {
   if (policy.priority == Priority::Manual && !policy.strategy) {
     return field_error("priority", "'manual' leaves the choice to you", "name a strategy");
   }
-  if (policy.bandwidth_limit && policy.bandwidth_limit->value < kLeastBandwidth) {
+  if (policy.bandwidth_limit && *policy.bandwidth_limit < kLeastBandwidthLimit) {
     return field_error("bandwidth_limit_bytes_per_s",
                        "a bandwidth limit under 1 MiB/s can't be set",
                        "give at least 1048576, or leave it out");
   }
   if (policy.downtime_limit &&
-      (policy.downtime_limit->count() < 1 || policy.downtime_limit->count() > kMostDowntime_ms)) {
+      (*policy.downtime_limit < Milliseconds{1} || *policy.downtime_limit > kMostDowntimeLimit)) {
     return field_error("downtime_limit_ms",
                        "a downtime limit of " + std::to_string(policy.downtime_limit->count()) +
                            " ms can't be set",

@@ -58,6 +58,10 @@ class VmMigrate final : public Task {
   void take_up(Result<Forecast> made);
   Status keep_forecast(store::Transaction& tx);
   Status score_forecast(store::Transaction& tx);
+  /// Into the row at hand; see policy::score_verdict().
+  void score_verdict(std::optional<Seconds> ended, std::optional<Seconds> limit);
+  /// The same of a sending that was stopped, into the row that is stored.
+  Status keep_verdict(store::Transaction& tx, Seconds stopped_after);
   void reserve();
   void refuse(const Error& error);
   void prepare();
@@ -175,6 +179,7 @@ class VmMigrate final : public Task {
     bool shared = false;     // others left its source, or came to its destination, meanwhile
     bool holds = false;      // the source was told to hold its switch
     bool overran = false;    // that it went beyond its forecast was said
+    std::optional<Seconds> out_of_time;       // when it was stopped, as it had not ended in time
     std::optional<MonotonicTime> held_since;  // it could switch
     double best = 0;                          // the progress that was told, which does not go back
     Microseconds sent_for{0};                 // as the source told last

@@ -31,7 +31,10 @@ bool VmMigrate::watch_forecast(const OutgoingStatus& status) {
   migration_.reconsiders = words;
   migration_.total_time = status.elapsed;
   abort(make_error(Code::Cancelled, words + ": given up, to be forecast anew"),
-        [&](store::Transaction& tx) { return tx.put(migration_); });
+        [&](store::Transaction& tx) -> Status {
+          if (auto done = keep_verdict(tx, elapsed); !done) return done;
+          return tx.put(migration_);
+        });
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/engine/vm_migrate.h"
+#include "orchestrator/policy/score.h"
 
 namespace mare::engine {
 
@@ -36,6 +37,8 @@ void VmMigrate::take_up(Result<Forecast> made) {
     log().info("engine", operation().id.value + " begins without a forecast: " + no_forecast_);
     return reserve();
   }
+  // Of the sendings before this one.
+  if (forecast_) made->verdicts = std::move(forecast_->verdicts);
   forecast_ = std::move(*made);
   if (forecast_->choice) {
     // Also when the strategy was named: the forecast is of these settings of it.
@@ -71,8 +74,27 @@ Status VmMigrate::score_forecast(store::Transaction& tx) {
   // What it waited for others of its job is not what was forecast.
   const Seconds held = migration_.held.value_or(Microseconds{0});
   outcome->total_time_s = std::max(0.0, outcome->total_time_s - held.count());
+  score_verdict(Seconds{outcome->total_time_s}, policy_.time_limit);
   forecast_->outcome = outcome;
   return put_forecast(tx, clock(), *forecast_);
+}
+
+void VmMigrate::score_verdict(std::optional<Seconds> ended, std::optional<Seconds> limit) {
+  const Strategy strategy = migration_.sending.strategy;
+  const auto* said = forecast_of(*forecast_, strategy);
+  const auto score = said == nullptr ? std::nullopt : policy::score_verdict(*said, ended, limit);
+  const int sending = static_cast<int>(migration_.earlier.size()) + 1;
+  // One that was stopped may have switched all the same: its end is what counts.
+  std::erase_if(forecast_->verdicts,
+                [sending](const ScoredVerdict& one) { return one.sending == sending; });
+  if (score) forecast_->verdicts.push_back({sending, strategy, *score});
+}
+
+Status VmMigrate::keep_verdict(store::Transaction& tx, Seconds stopped_after) {
+  // Held, it could have ended; and of a shared link it was not forecast.
+  if (!forecast_ || attempt_.held_since || attempt_.shared) return ok_status();
+  score_verdict(std::nullopt, stopped_after);
+  return tx.put(*forecast_);
 }
 
 }  // namespace mare::engine

@@ -112,7 +112,10 @@ MonotonicTime VmMigrate::looking_for() {
 
 void VmMigrate::abort_after_look(const std::string& what) {
   if (attempt_.note.empty()) attempt_.note = "the sending ended without a result (" + what + ")";
-  abort(make_error(attempt_.note_code.value_or(Code::Internal), attempt_.note));
+  abort(make_error(attempt_.note_code.value_or(Code::Internal), attempt_.note),
+        [&](store::Transaction& tx) {
+          return attempt_.out_of_time ? keep_verdict(tx, *attempt_.out_of_time) : ok_status();
+        });
 }
 
 void VmMigrate::ask_operator(const std::string& what) {

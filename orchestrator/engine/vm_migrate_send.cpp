@@ -113,9 +113,11 @@ void VmMigrate::watch_limits(const OutgoingStatus& status) {
   if (attempt_.gave_up) return;
   if (operation().cancel_requested) return cancel_sending("cancelled by the user");
   if (clock().wall_now() > operation().deadline) {
+    attempt_.out_of_time = Seconds{status.elapsed};
     return cancel_sending("it did not end within its time limit");
   }
   if (!policy_.time_limit || attempt_.forced || status.elapsed < *policy_.time_limit) return;
+  attempt_.out_of_time = policy_.time_limit;
   if (policy_.at_limit == LimitAction::Cancel) {
     return cancel_sending("it did not end within the policy's time limit");
   }

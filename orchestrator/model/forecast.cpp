@@ -35,7 +35,13 @@ constexpr std::array kMomentNames{
     Name<Moment>{Moment::Trough, "trough"},
     Name<Moment>{Moment::SafePoint, "safe-point"},
 };
+constexpr std::array kVerdictScoreNames{
+    Name<VerdictScore>{VerdictScore::Right, "right"},
+    Name<VerdictScore>{VerdictScore::Wrong, "wrong"},
+    Name<VerdictScore>{VerdictScore::Open, "open"},
+};
 static_assert(kStrategyNames.size() == kStrategies);
+static_assert(kVerdictScoreNames.size() == kVerdictScores);
 
 }  // namespace
 
@@ -44,6 +50,13 @@ std::string_view to_string(Strategy strategy) {
 }
 std::optional<Strategy> strategy_from(std::string_view text) {
   return value_of(kStrategyNames, text);
+}
+std::string strategy_names() {
+  std::string out;
+  for (int i = 0; i < kStrategies; ++i) {
+    out += (i == 0 ? "" : ", ") + std::string(to_string(static_cast<Strategy>(i)));
+  }
+  return out;
 }
 std::string_view to_string(Priority priority) {
   return name_of(kPriorityNames, priority);
@@ -56,6 +69,13 @@ std::string_view to_string(LimitAction action) {
 }
 std::optional<LimitAction> limit_action_from(std::string_view text) {
   return value_of(kLimitActionNames, text);
+}
+
+std::string_view to_string(VerdictScore score) {
+  return name_of(kVerdictScoreNames, score);
+}
+std::optional<VerdictScore> verdict_score_from(std::string_view text) {
+  return value_of(kVerdictScoreNames, text);
 }
 
 std::string_view to_string(Moment moment) {

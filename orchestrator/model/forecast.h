@@ -28,6 +28,7 @@ enum class Strategy : std::uint8_t {
 inline constexpr int kStrategies = 8;
 std::string_view to_string(Strategy strategy);  // "pre-copy", "rate-controlled", ...
 std::optional<Strategy> strategy_from(std::string_view text);
+std::string strategy_names();  // of all, in order: "pre-copy, rate-controlled, ..."
 
 /// How a guest writes that goes through the same memory again and again, in the order of its
 /// addresses or against it.
@@ -172,6 +173,11 @@ enum class LimitAction : std::uint8_t { Cancel, StopAndCopy, PostCopy };
 std::string_view to_string(LimitAction action);  // "cancel", "stop-and-copy", "post-copy"
 std::optional<LimitAction> limit_action_from(std::string_view text);
 
+// Of what may be asked for; rest/openapi.json says the same.
+inline constexpr BytesPerSecond kLeastBandwidthLimit{1024 * 1024};  // libvirt counts in MiB/s
+inline constexpr BytesPerSecond kMostBandwidthLimit{1e12};
+inline constexpr Milliseconds kMostDowntimeLimit{2'000'000};  // QEMU's own limit
+
 /// What a user asks of a move. Stated per pool, overridden per migration.
 struct MovePolicy {
   Priority priority = Priority::LeastStall;
@@ -222,6 +228,21 @@ struct ForecastOutcome {
   std::optional<double> set_up_s;          // until its first page went out; none: not seen
 };
 
+/// Of a verdict (StrategyForecast::converges) once its sending was over. Open: it had been left
+/// open.
+enum class VerdictScore : std::uint8_t { Right, Wrong, Open };
+inline constexpr int kVerdictScores = 3;
+std::string_view to_string(VerdictScore score);  // "right", "wrong", "open"
+std::optional<VerdictScore> verdict_score_from(std::string_view text);
+
+/// One sending of a move: a move that is begun anew has several.
+struct ScoredVerdict {
+  int sending = 1;  // which one, from 1
+  Strategy strategy = Strategy::PreCopy;
+  VerdictScore score = VerdictScore::Open;
+  bool operator==(const ScoredVerdict&) const = default;
+};
+
 /// Written before the first page moves, scored afterwards.
 struct Forecast {
   OperationId id;  // of the operation that made it: a forecast.make or a vm.migrate
@@ -240,6 +261,8 @@ struct Forecast {
   Sending sending;                         // of the choice
   std::string reason;                      // one sentence
   std::optional<ForecastOutcome> outcome;  // none: no move came of it, or it has not ended
+  /// Those that could be told; also of a move that came to nothing, and so has no outcome.
+  std::vector<ScoredVerdict> verdicts = {};
 };
 
 }  // namespace mare

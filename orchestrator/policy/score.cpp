@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orchestrator/policy/overrun.h"
 #include "orchestrator/policy/statistics.h"
 
 namespace mare::policy {
@@ -49,6 +50,31 @@ Score score(const std::vector<PastMove>& moves) {
     measured += one->moves;
   }
   if (measured > 0) out.coverage = held / measured;
+  return out;
+}
+
+std::optional<VerdictScore> score_verdict(const StrategyForecast& said,
+                                          std::optional<Seconds> ended,
+                                          std::optional<Seconds> limit) {
+  if (!must_converge(said.strategy) || (!ended && !limit)) return std::nullopt;
+  const Estimate& time_s = said.total_time_s;
+  const bool straddles =
+      limit && said.converges && time_s.low <= limit->count() && limit->count() <= time_s.high;
+  if (said.end_unsure || straddles) return VerdictScore::Open;
+  const bool was_to_end = said.converges && (!limit || time_s.value < limit->count());
+  const bool did_end = ended && (!limit || *ended <= *limit);
+  return was_to_end == did_end ? VerdictScore::Right : VerdictScore::Wrong;
+}
+
+VerdictCounts count_verdicts(const std::vector<ScoredVerdict>& verdicts,
+                             std::optional<Strategy> strategy) {
+  VerdictCounts out;
+  for (const auto& one : verdicts) {
+    if (strategy && one.strategy != *strategy) continue;
+    if (one.score == VerdictScore::Right) ++out.right;
+    if (one.score == VerdictScore::Wrong) ++out.wrong;
+    if (one.score == VerdictScore::Open) ++out.open;
+  }
   return out;
 }
 

@@ -217,6 +217,30 @@ ForecastOutcome forecast_outcome_from(const json& from) {
   return out;
 }
 
+std::string verdicts_text(const std::vector<ScoredVerdict>& verdicts) {
+  json out = json::array();
+  for (const auto& one : verdicts) {
+    out.push_back({{"sending", one.sending},
+                   {"strategy", to_string(one.strategy)},
+                   {"score", to_string(one.score)}});
+  }
+  return out.dump();
+}
+
+std::vector<ScoredVerdict> verdicts_from(const std::string& text) {
+  const json parsed = json::parse(text, nullptr, false);
+  std::vector<ScoredVerdict> out;
+  if (!parsed.is_array()) return out;
+  for (const auto& row : parsed) {
+    if (!row.is_object()) continue;
+    const auto strategy = strategy_from(word(row, "strategy"));
+    const auto score = verdict_score_from(word(row, "score"));
+    if (!strategy || !score) continue;  // of a newer program
+    out.push_back({number_or(row, "sending", 1), *strategy, *score});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string policy_text(const MovePolicy& policy) {
@@ -358,6 +382,7 @@ Forecast read_forecast(Statement& row) {
     out.outcome = forecast_outcome_from(object_from(outcome));
   }
   out.job = JobId{row.text()};
+  out.verdicts = verdicts_from(row.text());
   return out;
 }
 
@@ -378,7 +403,7 @@ void bind_row(Statement& to, const Forecast& forecast) {
   } else {
     to.bind_null();
   }
-  to.bind(forecast.job.value);
+  to.bind(forecast.job.value).bind(verdicts_text(forecast.verdicts));
 }
 
 }  // namespace mare::store

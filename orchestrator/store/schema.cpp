@@ -189,8 +189,15 @@ constexpr const char* kVersion12 = R"sql(
 ALTER TABLE host ADD COLUMN migration_address TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2, kVersion3, kVersion4,  kVersion5,  kVersion6,
-                            kVersion7, kVersion8, kVersion9, kVersion10, kVersion11, kVersion12};
+// Whether what was said of a move's end was right; also of moves that have no outcome.
+constexpr const char* kVersion13 = R"sql(
+ALTER TABLE forecast ADD COLUMN verdicts TEXT NOT NULL DEFAULT '[]';
+CREATE INDEX forecast_with_verdict ON forecast(seq) WHERE verdicts <> '[]';
+)sql";
+
+constexpr std::array kSteps{kVersion1, kVersion2,  kVersion3,  kVersion4,  kVersion5,
+                            kVersion6, kVersion7,  kVersion8,  kVersion9,  kVersion10,
+                            kVersion11, kVersion12, kVersion13};
 
 }  // namespace
 

@@ -91,7 +91,13 @@ class Reader {
                                           std::size_t limit = 1000) const;
   /// The last ones that a migration has answered, newest last.
   Result<std::vector<Forecast>> past_moves(std::size_t limit) const;
-  Result<std::uint64_t> forecast_count() const;
+  /// Made at that time or later and answered by a migration, or with verdicts that were scored;
+  /// oldest first.
+  Result<std::vector<Forecast>> scored_forecasts(WallTime since = {}) const;
+  /// Made at that time or later.
+  Result<std::uint64_t> forecast_count(WallTime since = {}) const;
+  /// Of each VM that runs, its newest one, of whichever move.
+  Result<std::vector<Forecast>> newest_forecasts() const;
   Result<Checkpoint> checkpoint(const CheckpointId& id) const;
   /// Newest first, in any state.
   Result<std::vector<Checkpoint>> checkpoints_of(const JobId& job) const;

@@ -3,8 +3,9 @@
 #include <array>
 #include <atomic>
 
-#include "orchestrator/engine/past_moves.h"
 #include "orchestrator/policy/dirty_curve.h"
+#include "orchestrator/policy/memory_history.h"
+#include "rest/server/accuracy.h"
 #include "rest/server/api.h"
 #include "rest/server/explanation.h"
 
@@ -32,18 +33,29 @@ Response list_forecasts(const Api& api, const Call& call) {
 }
 
 Response accuracy(const Api& api, const Call& call) {
-  if (auto refused = no_parameters(call)) return *refused;
+  wire::Faults faults;
+  QueryReader query(call, faults);
+  const auto split =
+      query.name_of<AccuracySplit>("by", accuracy_split_from, "none, strategy, pair, program");
+  WallTime since{0};
+  if (const auto written = query.text("since")) {
+    const auto time = wire::parse_rfc3339(*written);
+    if (!time) query.fault("since", "'" + *written + "' is no time; write 2026-11-21T04:00:00Z");
+    since = time.value_or(since);
+  }
+  query.finish();
+  if (!faults.empty()) return refuse(call, faults);
   using Found = std::pair<std::uint64_t, std::vector<Forecast>>;
-  const auto found = ask<Found>(api.store, [](const store::Reader& r) -> Result<Found> {
-    const auto made = r.forecast_count();
+  const auto found = ask<Found>(api.store, [&](const store::Reader& r) -> Result<Found> {
+    const auto made = r.forecast_count(since);
     if (!made) return made.error();
-    auto past = r.past_moves(kAllRows);
-    if (!past) return past.error();
-    return Found{*made, std::move(*past)};
+    auto scored = r.scored_forecasts(since);
+    if (!scored) return scored.error();
+    return Found{*made, std::move(*scored)};
   });
   if (!found) return refuse(call, found.error());
   return json_response(
-      200, accuracy_json(found->first, policy::score(engine::past_moves(found->second))));
+      200, accuracy_json(found->first, found->second, split.value_or(AccuracySplit::None), since));
 }
 
 /// Nothing for a row that is not there.
@@ -90,12 +102,21 @@ wire::Json memory_json(const VmId& vm, const MemoryProfile& profile) {
     if (window > longest) break;  // beyond it D is a guess
     windows.push_back(wire::Json{{"progress_s", window}, {"unique_bytes", curve.bytes(window)}});
   }
+  wire::Json history = wire::Json::array();
+  for (const auto& moment : policy::memory_history(profile)) {
+    history.push_back(wire::Json{{"began", wire::time_json(moment.began)},
+                                 {"seen_for_s", moment.seen_for.count()},
+                                 {"wws_bytes", moment.wws_bytes},
+                                 {"flattens", moment.flattens},
+                                 {"dirty_bytes_per_s", moment.dirty_bytes_per_s}});
+  }
   return wire::Json{{"vm", vm.value},
                     {"wws_bytes", curve.wws_bytes()},
                     {"flattens", curve.flattens()},
                     {"dirty_bytes_per_s", curve.dirty_rate(1)},
                     {"progress_share", curve.share()},
                     {"curve", std::move(windows)},
+                    {"history", std::move(history)},
                     {"profile", wire::to_json(profile)}};
 }
 

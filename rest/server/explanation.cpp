@@ -7,6 +7,7 @@
 
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/policy/choice.h"
+#include "orchestrator/policy/correction.h"
 #include "orchestrator/policy/strategy_estimate.h"
 #include "rest/wire/entities.h"
 #include "rest/wire/forecasts.h"
@@ -106,13 +107,6 @@ std::string why_nothing(const std::optional<Operation>& operation,
          (operation && !operation->reason.empty() ? ": " + operation->reason : std::string()) + ".";
 }
 
-Json quantity_json(const policy::QuantityScore& score) {
-  return Json{{"moves", score.moves},         {"median_error", score.median_error},
-              {"p95_error", score.p95_error}, {"median_off", score.median_off},
-              {"p95_off", score.p95_off},     {"bias", score.bias},
-              {"coverage", score.coverage}};
-}
-
 }  // namespace
 
 wire::Json explanation(const Migration& migration, const std::optional<Operation>& operation,
@@ -142,16 +136,6 @@ wire::Json explanation(const Migration& migration, const std::optional<Operation
               {"rounds", rounds_json(said, migration.rounds)},
               {"earlier", wire::to_json(migration.earlier)},
               {"forecast", forecast ? wire::to_json(*forecast) : Json(nullptr)}};
-}
-
-wire::Json accuracy_json(std::uint64_t made, const policy::Score& score) {
-  return Json{{"forecasts", made},
-              {"moves", score.moves},
-              {"coverage", score.coverage},
-              {"total_time_s", quantity_json(score.total_time)},
-              {"sent_bytes", quantity_json(score.sent_bytes)},
-              {"downtime_s", quantity_json(score.downtime)},
-              {"added_job_time_s", quantity_json(score.added_job_time)}};
 }
 
 }  // namespace mare::rest

@@ -1,5 +1,4 @@
-// A forecast against what came of it: in numbers, round by round, and in one sentence; and how good
-// all of them were.
+// A forecast against what came of it: in numbers, round by round, and in one sentence.
 #pragma once
 
 #include <array>
@@ -37,7 +36,5 @@ std::string clause(const Figure& figure, const Estimate& said, double actual);
 /// `operation`: none when it was pruned. `forecast`: none when the move began without one.
 wire::Json explanation(const Migration& migration, const std::optional<Operation>& operation,
                        const std::optional<Forecast>& forecast);
-
-wire::Json accuracy_json(std::uint64_t made, const policy::Score& score);
 
 }  // namespace mare::rest

@@ -113,6 +113,22 @@ void histogram(std::string& out, const std::string& name, const std::string& hel
   sample(out, name + "_count", labels, all);
 }
 
+/// The same for each strategy, zeros included.
+template <typename Of>
+void by_strategy(std::string& out, const std::string& name, const std::string& help,
+                 const std::string& labels, const std::vector<double>& bounds,
+                 const std::vector<Migration>& rows, Of of, bool with_head = true) {
+  for (int i = 0; i < kStrategies; ++i) {
+    const auto strategy = static_cast<Strategy>(i);
+    const std::string label = "strategy=\"" + std::string(to_string(strategy)) + "\"";
+    const auto its = [&](const Migration& row) {
+      return row.sending.strategy == strategy ? of(row) : std::nullopt;
+    };
+    histogram(out, name, help, labels.empty() ? label : labels + "," + label, bounds, rows, its,
+              with_head && i == 0);
+  }
+}
+
 void operations(std::string& out, const std::vector<Operation>& rows) {
   const std::string name = "mare_operations";
   head(out, name, "gauge", "Operations that the store keeps, by kind and outcome.");
@@ -231,16 +247,16 @@ void unfinished_migrations(std::string& out, const std::vector<Operation>& rows)
 void migrations(std::string& out, const std::vector<Migration>& rows) {
   const std::vector<double> durations{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600};
   const std::vector<double> downtimes{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10};
-  histogram(out, "mare_migration_duration_seconds", "Total time of finished migrations.", "",
-            durations, rows, [](const Migration& m) { return m.total_time; });
+  by_strategy(out, "mare_migration_duration_seconds", "Total time of finished migrations.", "",
+              durations, rows, [](const Migration& m) { return m.total_time; });
   const std::string name = "mare_migration_downtime_seconds";
   const std::string help = "Downtime as the hypervisor, the guest and its peers saw it.";
-  histogram(out, name, help, "seen_by=\"hypervisor\"", downtimes, rows,
-            [](const Migration& m) { return m.downtime_hypervisor; });
-  histogram(
+  by_strategy(out, name, help, "seen_by=\"hypervisor\"", downtimes, rows,
+              [](const Migration& m) { return m.downtime_hypervisor; });
+  by_strategy(
       out, name, help, "seen_by=\"guest\"", downtimes, rows,
       [](const Migration& m) { return m.downtime_guest; }, false);
-  histogram(
+  by_strategy(
       out, name, help, "seen_by=\"peers\"", downtimes, rows,
       [](const Migration& m) { return m.downtime_peers; }, false);
   const std::string phase = "mare_migration_restart_phase_seconds";
@@ -253,9 +269,9 @@ void migrations(std::string& out, const std::vector<Migration>& rows) {
   histogram(
       out, phase, phases, "phase=\"restart\"", durations, rows,
       [](const Migration& m) { return m.file.restart; }, false);
-  histogram(out, "mare_migration_held_seconds",
-            "For how long migrations that could switch waited for other VMs of their job.", "",
-            durations, rows, [](const Migration& m) { return m.held; });
+  by_strategy(out, "mare_migration_held_seconds",
+              "For how long migrations that could switch waited for other VMs of their job.", "",
+              durations, rows, [](const Migration& m) { return m.held; });
   double bytes = 0;
   std::size_t given_up = 0;
   for (const auto& row : rows) {

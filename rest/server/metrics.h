@@ -27,7 +27,7 @@ class HttpMetrics {
 
 /// Everything that the store knows.
 Result<std::string> store_metrics(const store::Store& store);
-/// How many forecasts were made, and how good they were.
+/// How many forecasts were made, how good they were, and what they were told of VMs' memory.
 Result<std::string> forecast_metrics(const store::Store& store);
 
 // Pieces of the text format.

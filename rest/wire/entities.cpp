@@ -28,7 +28,7 @@ Json strings(const std::vector<std::string>& list) {
   return out;
 }
 
-Json strategy_names(const std::vector<Strategy>& list) {
+Json strategies_json(const std::vector<Strategy>& list) {
   Json out = Json::array();
   for (const auto strategy : list) out.push_back(to_string(strategy));
   return out;
@@ -85,7 +85,7 @@ Json to_json(const HostRecord& record) {
               {"cpus", host.cpus},
               {"hypervisor", text_or_null(host.hypervisor)},
               {"live_migration", host.live_migration},
-              {"strategies", strategy_names(host.strategies)},
+              {"strategies", strategies_json(host.strategies)},
               {"dirty_log", text_or_null(host.dirty_log)},
               {"dirty_log_why", text_or_null(host.dirty_log_why)},
               {"migration_address", text_or_null(host.migration_address)},

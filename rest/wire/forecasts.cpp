@@ -29,6 +29,16 @@ Json sweep_json(const Sweep& sweep) {
   return Json{{"descending", sweep.descending}, {"period_ms", to_ms(sweep.period)}};
 }
 
+Json verdicts_json(const std::vector<ScoredVerdict>& verdicts) {
+  Json out = Json::array();
+  for (const auto& one : verdicts) {
+    out.push_back(Json{{"sending", one.sending},
+                       {"strategy", to_string(one.strategy)},
+                       {"score", to_string(one.score)}});
+  }
+  return out;
+}
+
 Json sweep_switch_json(const SweepSwitch& value) {
   if (value.waits.empty()) return nullptr;
   Json waits = Json::array();
@@ -147,6 +157,7 @@ Json to_json(const Forecast& forecast) {
               {"reason", forecast.reason},
               {"strategies", std::move(strategies)},
               {"outcome", forecast.outcome ? to_json(*forecast.outcome) : Json(nullptr)},
+              {"verdicts", verdicts_json(forecast.verdicts)},
               {"has_job", forecast.has_job},
               {"program", forecast.program.empty() ? Json(nullptr) : Json(forecast.program)},
               {"policy", to_json(forecast.policy)},

@@ -3,6 +3,9 @@
 namespace mare::wire {
 namespace {
 
+constexpr NumberRule kBandwidths{kLeastBandwidthLimit.value, kMostBandwidthLimit.value};
+constexpr NumberRule kDowntimes{1, static_cast<double>(kMostDowntimeLimit.count())};
+
 template <typename T, typename Show>
 void put(Json& out, const char* name, const std::optional<std::optional<T>>& value, Show show) {
   if (value) out[name] = *value ? Json(show(**value)) : Json(nullptr);
@@ -14,9 +17,7 @@ void read_strategy(ObjectReader& from, PolicyChange& change) {
   if (!name) return;
   const auto strategy = strategy_from(*name);
   if (!strategy) {
-    from.fault("strategy", "'" + *name +
-                               "' is no strategy; give one of pre-copy, rate-controlled, " +
-                               "throttled, compressed, post-copy, hybrid, stop-and-copy");
+    from.fault("strategy", "'" + *name + "' is no strategy; give one of " + strategy_names());
     return;
   }
   change.strategy = strategy;
@@ -35,11 +36,11 @@ void read_priority(ObjectReader& from, PolicyChange& change) {
 
 void read_limits(ObjectReader& from, PolicyChange& change) {
   if (from.null("bandwidth_limit_bytes_per_s")) change.bandwidth_limit.emplace();
-  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, {1, 1e12})) {
+  if (auto limit = from.number("bandwidth_limit_bytes_per_s", false, kBandwidths)) {
     change.bandwidth_limit = BytesPerSecond{*limit};
   }
   if (from.null("downtime_limit_ms")) change.downtime_limit.emplace();
-  if (auto limit = from.whole("downtime_limit_ms", false, {1, 3'600'000})) {
+  if (auto limit = from.whole("downtime_limit_ms", false, kDowntimes)) {
     change.downtime_limit = Milliseconds{*limit};
   }
   if (from.null("time_limit_s")) change.time_limit.emplace();

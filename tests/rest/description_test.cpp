@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include "rest/server/api.h"
 #include "rest/wire/bodies.h"
@@ -134,6 +137,50 @@ TEST_F(Description, ListsOfNamesAreTheModels) {
   names("Autoscale", "source", MetricSource::Prometheus);
   names("Operation", "outcome", Outcome::NeedsOperator);
   names("Problem", "code", Code::Internal);
+}
+
+TEST_F(Description, LimitsOfAPolicyAreTheModels) {
+  const Json& all = schemas.description()["components"]["schemas"];
+  for (const char* name : {"MigrationCreate", "MovePolicyChange"}) {
+    const Json& bandwidth = all[name]["properties"]["bandwidth_limit_bytes_per_s"];
+    EXPECT_EQ(bandwidth["minimum"].get<double>(), kLeastBandwidthLimit.value) << name;
+    EXPECT_EQ(bandwidth["maximum"].get<double>(), kMostBandwidthLimit.value) << name;
+    const Json& downtime = all[name]["properties"]["downtime_limit_ms"];
+    EXPECT_EQ(downtime["maximum"].get<std::int64_t>(), kMostDowntimeLimit.count()) << name;
+    Json names = Json::array();
+    for (int i = 0; i < kStrategies; ++i) names.push_back(to_string(static_cast<Strategy>(i)));
+    names.push_back(nullptr);
+    EXPECT_EQ(all[name]["properties"]["strategy"]["enum"], names) << name;
+  }
+}
+
+/// The first column of the table in docs/api.md; a row may name several.
+std::set<std::string> documented_metrics() {
+  std::ifstream page(MARE_API_PAGE);
+  const std::regex name("`(mare_[a-z_]+)`");
+  std::set<std::string> out;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `mare_")) continue;
+    const std::string column = line.substr(0, line.find('|', 1));
+    for (auto at = std::sregex_iterator(column.begin(), column.end(), name);
+         at != std::sregex_iterator(); ++at) {
+      out.insert((*at)[1]);
+    }
+  }
+  return out;
+}
+
+TEST_F(Description, ThePageNamesEveryMetric) {
+  world.add_hosts(1);
+  world.finish(world.post("/api/v1/rebalancing:run", "{}"));  // or its score is not told
+  std::istringstream lines(world.get("/metrics").body);
+  std::set<std::string> exported;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string hash, type, name;
+    if (words >> hash >> type >> name && hash == "#" && type == "TYPE") exported.insert(name);
+  }
+  EXPECT_EQ(documented_metrics(), exported);
 }
 
 TEST_F(Description, NoMemberIsThereTwice) {

@@ -130,8 +130,95 @@ TEST_F(Forecasts, AReportIsKeptAndCounted) {
   EXPECT_THAT(metrics, HasSubstr("mare_forecasts 1\n"));
   EXPECT_THAT(metrics, HasSubstr("mare_forecasts_scored 1\n"));
   EXPECT_THAT(metrics,
-              HasSubstr("mare_forecast_error_ratio{quantity=\"total_time\",quantile=\"0.5\"}"));
-  EXPECT_THAT(metrics, HasSubstr("mare_forecast_coverage_ratio{quantity=\"added_job_time\"}"));
+              HasSubstr("mare_forecast_error_ratio{strategy=\"all\",quantity=\"total_time\","
+                        "quantile=\"0.5\"}"));
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_coverage_ratio{strategy=\"all\",quantity="
+                                 "\"added_job_time\"}"));
+}
+
+TEST_F(Forecasts, AccuracyIsSplitAndLimitedToATime) {
+  const std::string first = move(R"({"strategy":"pre-copy"})")["id"];
+  const std::string made = get("getForecast", "forecasts/" + first)["made"];
+  const std::string second = move(R"({"strategy":"stop-and-copy"})")["id"];
+  const std::string later = get("getForecast", "forecasts/" + second)["made"];
+  const auto accuracy = [&](const std::string& query) {
+    return get("getAccuracy", "forecasts/accuracy" + query);
+  };
+  const Json all = accuracy("");
+  EXPECT_EQ(all["forecasts"], 2);
+  EXPECT_EQ(all["total_time_s"]["moves"], 2);
+  EXPECT_TRUE(all["by"].is_null());
+  EXPECT_TRUE(all["groups"].empty());
+  const Json by_strategy = accuracy("?by=strategy");
+  EXPECT_EQ(by_strategy["total_time_s"], all["total_time_s"]);
+  ASSERT_EQ(by_strategy["groups"].size(), 2U);
+  EXPECT_EQ(by_strategy["groups"][0]["strategy"], "pre-copy");
+  EXPECT_EQ(by_strategy["groups"][0]["total_time_s"]["moves"], 1);
+  EXPECT_TRUE(by_strategy["groups"][0]["source"].is_null());
+  EXPECT_EQ(by_strategy["groups"][1]["strategy"], "stop-and-copy");
+  // There and back again.
+  const Json pairs = accuracy("?by=pair")["groups"];
+  ASSERT_EQ(pairs.size(), 2U);
+  EXPECT_EQ(pairs[0]["source"], pairs[1]["destination"]);
+  const Json programs = accuracy("?by=program")["groups"];
+  ASSERT_EQ(programs.size(), 1U);
+  EXPECT_TRUE(programs[0]["program"].is_null());
+  EXPECT_EQ(programs[0]["total_time_s"]["moves"], 2);
+  const Json newer = accuracy("?by=strategy&since=" + later);
+  EXPECT_EQ(newer["since"], later);
+  EXPECT_EQ(newer["forecasts"], 1);
+  ASSERT_EQ(newer["groups"].size(), 1U);
+  EXPECT_EQ(newer["groups"][0]["strategy"], "stop-and-copy");
+  EXPECT_EQ(accuracy("?since=" + made)["forecasts"], 2);
+}
+
+TEST_F(Forecasts, VerdictsAreScoredAndCounted) {
+  const std::string id = move(R"({"strategy":"pre-copy"})")["id"];
+  const Json forecast = get("getForecast", "forecasts/" + id);
+  ASSERT_TRUE(strategy(forecast, "pre-copy")["converges"].get<bool>());
+  ASSERT_FALSE(strategy(forecast, "pre-copy")["end_unsure"].get<bool>());
+  const Json right{{"sending", 1}, {"strategy", "pre-copy"}, {"score", "right"}};
+  EXPECT_EQ(forecast["verdicts"], Json::array({right}));
+  // At 1 MiB/s its guest writes more than is sent; it is stopped after a second and a half.
+  const std::string stopped =
+      move(R"({"strategy":"pre-copy","bandwidth_limit_bytes_per_s":1048576,)"
+           R"("time_limit_s":1.5,"force":true})",
+           "failed")["id"];
+  const Json foretold = get("getForecast", "forecasts/" + stopped);
+  EXPECT_FALSE(strategy(foretold, "pre-copy")["converges"].get<bool>())
+      << foretold["strategies"].dump();
+  EXPECT_TRUE(foretold["outcome"].is_null());
+  EXPECT_EQ(foretold["verdicts"], Json::array({right}));
+  move(R"({"strategy":"stop-and-copy"})");
+  const Json two{{"right", 2}, {"wrong", 0}, {"open", 0}};
+  const Json accuracy = get("getAccuracy", "forecasts/accuracy?by=strategy");
+  EXPECT_EQ(accuracy["verdicts"], two);
+  ASSERT_EQ(accuracy["groups"].size(), 2U);
+  EXPECT_EQ(accuracy["groups"][0]["verdicts"], two);
+  EXPECT_EQ(accuracy["groups"][0]["total_time_s"]["moves"], 1) << "one moved nothing";
+  EXPECT_EQ(accuracy["groups"][1]["verdicts"]["right"], 0) << "stop-and-copy always ends";
+  const std::string metrics = world.get("/metrics").body;
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts_total{strategy=\"pre-copy\","
+                                 "verdict=\"right\"} 2\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts_total{strategy=\"compressed\","
+                                 "verdict=\"wrong\"} 0\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_bias_ratio{strategy=\"pre-copy\",quantity="
+                                 "\"total_time\"}"));
+  EXPECT_THAT(metrics,
+              HasSubstr("mare_migration_duration_seconds_count{strategy=\"stop-and-copy\"} 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_migration_downtime_seconds_count{seen_by=\"hypervisor\","
+                                 "strategy=\"stop-and-copy\"} 1\n"));
+}
+
+TEST_F(Forecasts, MetricsTellWhatForecastsSawOfMemory) {
+  EXPECT_THAT(world.get("/metrics").body, Not(HasSubstr("mare_host_wws_bytes{")));
+  dry_run();
+  const std::string host = get("getVm", "vms/p-0")["host"];
+  const std::string metrics = world.get("/metrics").body;
+  const std::string of = "{host=\"" + host + "\"} ";
+  EXPECT_THAT(metrics, HasSubstr("mare_host_vms_forecast" + of + "1\n"));
+  EXPECT_THAT(metrics, HasSubstr("mare_host_wws_bytes" + of));
+  EXPECT_THAT(metrics, HasSubstr("mare_host_dirty_log_cost_ratio" + of + "0\n"));
 }
 
 TEST_F(Forecasts, AReportThatFitsNothingIsRefused) {
@@ -220,7 +307,17 @@ TEST_F(Forecasts, BadInputIsRefused) {
   EXPECT_EQ(status("?dry_run=true", R"({"priority":"fast"})"), 400);
   EXPECT_EQ(status("?dry_run=true", R"({"destination":"nowhere"})"), 404);
   EXPECT_EQ(described("getForecast", world.get("/api/v1/forecasts/op-99")).status, 404);
-  EXPECT_EQ(described("getAccuracy", world.get("/api/v1/forecasts/accuracy?vm=x")).status, 400);
+  for (const char* bad : {"vm=x", "by=host", "since=yesterday"}) {
+    const Got got =
+        described("getAccuracy", world.get(std::string("/api/v1/forecasts/accuracy?") + bad));
+    EXPECT_EQ(got.status, 400) << bad;
+  }
+  const Got named = described(
+      "migrateVm", world.post("/api/v1/vms/p-0/migrations?dry_run=true", R"({"strategy":"fast"})"));
+  EXPECT_EQ(named.status, 400);
+  for (int i = 0; i < kStrategies; ++i) {
+    EXPECT_THAT(named.body, HasSubstr(std::string(to_string(static_cast<Strategy>(i)))));
+  }
   EXPECT_EQ(described("drainHost", world.post("/api/v1/hosts/h1:drain?dry_run=1", "")).status, 400);
 }
 

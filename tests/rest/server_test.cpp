@@ -147,7 +147,7 @@ TEST_F(Server, MetricsCountWhatHappened) {
         "mare_operations{kind=\"host.add\",outcome=\"succeeded\"} 1\n",
         "mare_http_requests_total{route=\"addHost\",status=\"202\"} 1\n",
         "mare_http_requests_total{route=\"none\",status=\"404\"} 1\n",
-        "mare_migration_duration_seconds_count 0\n",
+        "mare_migration_duration_seconds_count{strategy=\"pre-copy\"} 0\n",
         "mare_host_silence_seconds_bucket{le=\"0.3\"} ", "mare_host_longest_silence_seconds "}) {
     EXPECT_THAT(metrics.body, HasSubstr(line));
   }

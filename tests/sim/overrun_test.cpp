@@ -98,6 +98,25 @@ class OverrunTest : public testing::Test {
     EXPECT_TRUE(row);
     return row ? *row : Migration{};
   }
+  std::vector<ScoredVerdict> verdicts(const Operation& of) {
+    Result<Forecast> row = make_error(Code::Internal, "not asked");
+    (void)world.store().read([&](const store::Reader& reader) -> Status {
+      row = reader.forecast(of.id);
+      return ok_status();
+    });
+    EXPECT_TRUE(row);
+    return row ? row->verdicts : std::vector<ScoredVerdict>{};
+  }
+  /// Pre-copy by name, stopped or forced after 30 s.
+  Operation move_with_limit(LimitAction at_limit) {
+    return world.wait(move([at_limit](engine::MigrateRequest& request) {
+                        request.policy.strategy = Strategy::PreCopy;
+                        request.policy.time_limit = std::optional<Seconds>{Seconds{30}};
+                        request.policy.at_limit = at_limit;
+                        request.force = true;  // the forecast may say that it had better not
+                      }).id,
+                      30min);
+  }
   Vm vm_row() { return world.vms().front(); }
 
   SimWorld world{11};
@@ -131,6 +150,45 @@ TEST_F(OverrunTest, ItIsBegunAnewAndAfterTwoTriesByWhatNeedNotConverge) {
     EXPECT_GE(one.sent, mebibytes(100));
     EXPECT_GE(one.rounds, 2);
   }
+  // Hybrid has no verdict: it need not converge.
+  EXPECT_EQ(verdicts(ended),
+            (std::vector<ScoredVerdict>{{1, Strategy::PreCopy, VerdictScore::Wrong},
+                                        {2, Strategy::Compressed, VerdictScore::Wrong}}));
+}
+
+TEST_F(OverrunTest, AVerdictIsScoredHoweverTheMoveEnds) {
+  const auto one = [](VerdictScore score) {
+    return std::vector<ScoredVerdict>{{1, Strategy::PreCopy, score}};
+  };
+  const Operation stopped = move_with_limit(LimitAction::Cancel);
+  EXPECT_EQ(stopped.outcome, Outcome::Failed);
+  EXPECT_EQ(verdicts(stopped), one(VerdictScore::Wrong));
+  stand_ins = 0;  // the real models see that it never ends
+  const Operation foretold = move_with_limit(LimitAction::Cancel);
+  EXPECT_EQ(foretold.outcome, Outcome::Failed);
+  EXPECT_EQ(verdicts(foretold), one(VerdictScore::Right));
+  stand_ins = 100;
+  const Operation forced = move_with_limit(LimitAction::StopAndCopy);
+  EXPECT_EQ(forced.outcome, Outcome::Succeeded) << forced.reason;
+  EXPECT_EQ(verdicts(forced), one(VerdictScore::Wrong));
+}
+
+TEST_F(OverrunTest, AnIdleGuestsMoveEndsAsWasSaid) {
+  write(0);
+  ASSERT_TRUE(world.cluster.set_link(HostId{"h1"}, HostId{"h2"}, BytesPerSecond{125e6}));
+  const Operation ended = world.wait(move().id, 30min);
+  ASSERT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
+  EXPECT_EQ(verdicts(ended),
+            (std::vector<ScoredVerdict>{{1, Strategy::PreCopy, VerdictScore::Right}}));
+}
+
+TEST_F(OverrunTest, WhatTheUserCancelsTellsNothing) {
+  const Operation begun =
+      move([](engine::MigrateRequest& request) { request.policy.strategy = Strategy::PreCopy; });
+  world.play(2min);
+  ASSERT_TRUE(world.engine().cancel(begun.id));
+  EXPECT_EQ(world.wait(begun.id).outcome, Outcome::Cancelled);
+  EXPECT_TRUE(verdicts(begun).empty());
 }
 
 TEST_F(OverrunTest, WhatWasSeenBeforeIsLeftOutOfTheNextForecast) {
@@ -259,6 +317,9 @@ TEST_F(OverrunTest, ItGoesOnWhereMaredWasKilled) {
   ASSERT_EQ(migration(ended).earlier.size(), 2U);
   EXPECT_EQ(migration(ended).earlier[0].strategy, Strategy::PreCopy);
   EXPECT_DOUBLE_EQ(migration(ended).earlier[0].said_s.high, 9);
+  EXPECT_EQ(verdicts(ended),
+            (std::vector<ScoredVerdict>{{1, Strategy::PreCopy, VerdictScore::Wrong},
+                                        {2, Strategy::Compressed, VerdictScore::Wrong}}));
 }
 
 }  // namespace

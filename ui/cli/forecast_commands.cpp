@@ -1,7 +1,10 @@
 #include "ui/cli/forecast_commands.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <vector>
 
+#include "rest/wire/time.h"
 #include "ui/cli/app.h"
 #include "ui/cli/forecast_views.h"
 #include "ui/cli/terminal.h"
@@ -64,6 +67,17 @@ Result<Json> drain_forecasts(Session& session, const Json& operation) {
     forecasts.push_back(*std::move(forecast));
   }
   return Json{{"operation", operation}, {"forecasts", std::move(forecasts)}};
+}
+
+std::string check_since(const std::string& written) {
+  if (wire::parse_duration(written) || wire::parse_rfc3339(written)) return "";
+  return "'" + written + "' is no time: write 24h (before now) or 2026-11-21T04:00:00Z";
+}
+
+/// What passed the check, as the API takes it; "" is not stated.
+std::string since_of(const std::string& written, WallTime now) {
+  const auto ago = wire::parse_duration(written);
+  return ago ? format_rfc3339(std::max(WallTime{0}, now - WallTime{*ago})) : written;
 }
 
 }  // namespace
@@ -133,11 +147,25 @@ void add_forecast_commands(CLI::App& app, Action& action) {
       return get_and_show(session, api({"forecasts", *id}), forecast_text, "id");
     };
   });
+  auto by = std::make_shared<std::string>();
+  auto since = std::make_shared<std::string>();
   CLI::App* accuracy = forecast->add_subcommand("accuracy", "How good they were");
-  accuracy->footer("Example: mare forecast accuracy");
-  accuracy->callback([&action] {
-    action = [](Session& session) {
-      return get_and_show(session, api({"forecasts", "accuracy"}), accuracy_text, "moves");
+  accuracy->add_option("--by", *by, "Also of each strategy, pair of hosts or program of a job")
+      ->check(CLI::IsMember(std::vector<std::string>{"strategy", "pair", "program"}))
+      ->type_name("WHAT");
+  accuracy
+      ->add_option("--since", *since,
+                   "Only those made since then: 24h (before now) or 2026-11-21T04:00:00Z")
+      ->check(check_since)
+      ->type_name("TIME");
+  accuracy->footer("Example: mare forecast accuracy --by strategy --since 7d");
+  accuracy->callback([&action, by, since] {
+    action = [by, since](Session& session) {
+      const std::string asked =
+          query({{"by", *by}, {"since", since_of(*since, session.clock().wall_now())}});
+      return get_and_show(session,
+                          api({"forecasts", "accuracy"}) + (asked.empty() ? "" : "?" + asked),
+                          accuracy_text, "moves");
     };
   });
 }
@@ -149,7 +177,9 @@ void add_memory_command(CLI::App& vm, Action& action) {
   memory->footer(
       "Example: mare vm memory demo-0\n"
       "WWS: what it writes over and over. Heat: how much of each part of its memory it wrote "
-      "last.");
+      "last.\n"
+      "The table tells WWS and rate of the newest cycles of its dirty-page log, the strip the WWS "
+      "of all.");
   memory->callback([&action, id] {
     action = [id](Session& session) {
       return get_and_show(session, api({"vms", *id, "memory"}), memory_text, "vm");

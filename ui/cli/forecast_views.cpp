@@ -38,6 +38,25 @@ std::string busy_of(const Json& memory) {
   return text.data();
 }
 
+/// "0.5 CPUs, by periods of 100 ms"; "" without one.
+std::string quota_of(const Json& memory) {
+  const Json& profile = member(memory, "profile");
+  const double cpus = number(profile, "cpu_quota").value_or(0);
+  if (cpus <= 0) return "";
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.2g CPUs, by periods of ", cpus);
+  return text.data() + human_ms(number(profile, "cpu_quota_period_us").value_or(0) / 1000);
+}
+
+/// "upwards, 2.10 s for one time through"; "" of a guest that does not.
+std::string sweep_of(const Json& memory) {
+  const Json& sweep = member(member(memory, "profile"), "sweep");
+  const auto period = number(sweep, "period_ms");
+  if (!period) return "";
+  return std::string(flag(sweep, "descending") ? "downwards, " : "upwards, ") + human_ms(*period) +
+         " for one time through";
+}
+
 /// "2.1 s (1.9 s to 2.4 s)"
 std::string estimate(const Json& of, const char* name, Say say) {
   const Json& found = member(of, name);
@@ -126,6 +145,27 @@ Columns figure_columns() {
              if (!member(o, "held").is_boolean()) return std::string{};
              return std::string(flag(o, "held") ? "yes" : "no");
            }}};
+}
+
+/// "compressed wrong, pre-copy right"; "" where nothing was to be told.
+std::string verdicts_text(const Json& forecast) {
+  std::string out;
+  for (const Json& one : member(forecast, "verdicts")) {
+    const std::string score = text(one, "score");
+    out += (out.empty() ? "" : ", ") + text(one, "strategy") + " " +
+           (score == "open"    ? "neither way"
+            : score == "right" ? "rightly"
+                               : "wrongly");
+  }
+  return out;
+}
+
+/// "by pre-copy", "from h1 to h3", "of heat".
+std::string group_name(const Json& group, const std::string& by) {
+  if (by == "strategy") return "by " + text(group, "strategy");
+  if (by == "pair") return "from " + text(group, "source") + " to " + text(group, "destination");
+  const std::string program = text(group, "program");
+  return program.empty() ? "of VMs without a job" : "of " + program;
 }
 
 Columns compared_rounds() {
@@ -221,6 +261,9 @@ std::string explanation_text(const Json& explanation, bool colour) {
     out += "given up: " + printable(tries) + "\n";
   }
   if (!reason.empty()) out += "before: " + printable(reason) + "\n";
+  if (const std::string told = verdicts_text(member(explanation, "forecast")); !told.empty()) {
+    out += "whether it would end by itself was told: " + printable(told) + "\n";
+  }
   return out + "after: " + printable(text(explanation, "sentence")) + "\n";
 }
 
@@ -264,14 +307,9 @@ std::string drain_explanation_text(const Json& explanation, bool wide, bool colo
   return out + "after: " + printable(text(explanation, "sentence")) + "\n";
 }
 
-std::string accuracy_text(const Json& accuracy, bool colour) {
-  Json rows = Json::array();
-  for (const char* name : {"total_time_s", "sent_bytes", "downtime_s", "added_job_time_s"}) {
-    Json row = member(accuracy, name);
-    if (!row.is_object()) continue;
-    row["name"] = name;
-    rows.push_back(std::move(row));
-  }
+namespace {
+
+Columns accuracy_columns() {
   const auto share = [](const char* name) {
     return [name](const Json& o) {
       const auto value = number(o, name);
@@ -285,16 +323,56 @@ std::string accuracy_text(const Json& accuracy, bool colour) {
       return say_of(text(o, "name"))(*value);
     };
   };
-  const Columns columns{
-      {"FIGURE", [](const Json& o) { return name_of(text(o, "name")); }},
-      {"MOVES", [](const Json& o) { return text(o, "moves"); }, Shown::Always, true},
-      {"MEDIAN ERROR", share("median_error"), Shown::Always, true},
-      {"P95", share("p95_error"), Shown::Always, true},
-      {"MEDIAN OFF", off("median_off"), Shown::Always, true},
-      {"P95 OFF", off("p95_off"), Shown::Always, true},
-      {"BIAS", share("bias"), Shown::Always, true},
-      {"HELD", share("coverage"), Shown::Always, true}};
-  return list_text(columns, rows, false, colour);
+  return {{"FIGURE", [](const Json& o) { return name_of(text(o, "name")); }},
+          {"MOVES", [](const Json& o) { return text(o, "moves"); }, Shown::Always, true},
+          {"MEDIAN ERROR", share("median_error"), Shown::Always, true},
+          {"P95", share("p95_error"), Shown::Always, true},
+          {"MEDIAN OFF", off("median_off"), Shown::Always, true},
+          {"P95 OFF", off("p95_off"), Shown::Always, true},
+          {"BIAS", share("bias"), Shown::Always, true},
+          {"HELD", share("coverage"), Shown::Always, true}};
+}
+
+/// Its figures, and how its verdicts came out.
+std::string group_text(const Json& group, bool colour) {
+  Json rows = Json::array();
+  for (const char* name : {"total_time_s", "sent_bytes", "downtime_s", "added_job_time_s"}) {
+    Json row = member(group, name);
+    if (!row.is_object()) continue;
+    row["name"] = name;
+    rows.push_back(std::move(row));
+  }
+  std::string out = list_text(accuracy_columns(), rows, false, colour);
+  const Json& verdicts = member(group, "verdicts");
+  if (verdicts.is_object()) {
+    out += "whether it would end by itself: " + printable(text(verdicts, "right")) + " right, " +
+           printable(text(verdicts, "wrong")) + " wrong, " + printable(text(verdicts, "open")) +
+           " left open\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string accuracy_text(const Json& accuracy, bool colour) {
+  std::string out = group_text(accuracy, colour);
+  for (const Json& group : member(accuracy, "groups")) {
+    out += "\n" + printable(group_name(group, text(accuracy, "by"))) + ":\n" +
+           group_text(group, colour);
+  }
+  return out;
+}
+
+std::string report_text(const Json& forecast) {
+  const Json& outcome = member(forecast, "outcome");
+  std::string out = text(forecast, "id") + ": " +
+                    seconds(number(outcome, "added_job_time_s").value_or(0)) + " of added job time";
+  for (const Json& one : member(forecast, "strategies")) {
+    if (text(one, "strategy") != text(outcome, "strategy")) continue;
+    const std::string said = estimate(one, "added_job_time_s", seconds);
+    if (!said.empty()) out += ", " + said + " was forecast";
+  }
+  return printable(out) + "\n";
 }
 
 std::string heat_strip(const Json& shares) {
@@ -308,6 +386,37 @@ std::string heat_strip(const Json& shares) {
   }
   return out;
 }
+
+namespace {
+
+/// A strip over all cycles, as high as the largest, and a table of the newest.
+std::string history_text(const Json& history, bool colour) {
+  constexpr std::size_t kNewest = 8;
+  double most = 1;
+  for (const Json& one : history) most = std::max(most, number(one, "wws_bytes").value_or(0));
+  Json shares = Json::array();
+  Json newest = Json::array();
+  for (const Json& one : history) {
+    shares.push_back(number(one, "wws_bytes").value_or(0) / most);
+    if (shares.size() + kNewest > history.size()) newest.push_back(one);
+  }
+  const Columns columns{
+      {"FROM", [](const Json& o) { return short_time(text(o, "began")); }},
+      {"SEEN FOR", [](const Json& o) { return seconds(number(o, "seen_for_s").value_or(0)); },
+       Shown::Always, true},
+      {"WWS",
+       [](const Json& o) {
+         return bytes(number(o, "wws_bytes").value_or(0)) + (flag(o, "flattens") ? "" : " or more");
+       },
+       Shown::Always, true},
+      {"WRITES",
+       [](const Json& o) { return human_rate(number(o, "dirty_bytes_per_s").value_or(0)); },
+       Shown::Always, true}};
+  return list_text(columns, newest, false, colour) + "wws   [" + heat_strip(shares) + "] up to " +
+         human_bytes(most) + "\n";
+}
+
+}  // namespace
 
 std::string memory_text(const Json& memory, bool colour) {
   const Json& profile = member(memory, "profile");
@@ -347,7 +456,9 @@ std::string memory_text(const Json& memory, bool colour) {
        }},
       {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
       {"LOG COSTS", share("cost_fraction")},
-      {"HOST'S CPUS", busy_of}};
+      {"HOST'S CPUS", busy_of},
+      {"CPU QUOTA", quota_of},
+      {"SWEEPS", sweep_of}};
   const Columns curve{
       {"GUEST PROGRESS", [](const Json& o) { return seconds(number(o, "progress_s").value_or(0)); },
        Shown::Always, true},
@@ -356,6 +467,9 @@ std::string memory_text(const Json& memory, bool colour) {
   std::string out = object_text(facts, memory, colour);
   const Json& points = member(memory, "curve");
   if (!points.empty()) out += "\n" + list_text(curve, points, false, colour);
+  if (const Json& history = member(memory, "history"); !history.empty()) {
+    out += "\n" + history_text(history, colour);
+  }
   const Json& heat = member(profile, "heat");
   if (!heat.empty()) out += "\nheat  [" + heat_strip(heat) + "]\n";
   return out;

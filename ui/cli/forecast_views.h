@@ -20,8 +20,11 @@ std::string explanation_text(const Json& explanation, bool colour);
 /// The same of a drain: sums, a line for each migration, one sentence. `wide`: downtime and added
 /// job time of each.
 std::string drain_explanation_text(const Json& explanation, bool wide, bool colour);
+/// Of all moves, then of each group.
 std::string accuracy_text(const Json& accuracy, bool colour);
-/// WWS, D(t), and the heat strip.
+/// What a client told of a migration, beside what was forecast. One line.
+std::string report_text(const Json& forecast);
+/// WWS, D(t), the history of both, and the heat strip.
 std::string memory_text(const Json& memory, bool colour);
 
 /// A character for each share of 0 to 1, higher for more: " ▁▂▃▄▅▆▇█".

@@ -1,8 +1,12 @@
+#include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "rest/wire/bodies.h"
 #include "ui/cli/app.h"
 #include "ui/cli/forecast_commands.h"
+#include "ui/cli/forecast_views.h"
 #include "ui/cli/human.h"
 #include "ui/cli/policy_options.h"
 #include "ui/cli/terminal.h"
@@ -72,6 +76,29 @@ int cancel_migration(Session& session, const std::string& id) {
   return kOk;
 }
 
+/// Seconds as a client's stopwatch tells them, also negative: a job may have run faster.
+std::string check_added_time(const std::string& written) {
+  double value = 0;
+  const auto* end = written.data() + written.size();
+  const auto parsed = std::from_chars(written.data(), end, value);
+  if (parsed.ec == std::errc{} && parsed.ptr == end && std::isfinite(value)) return "";
+  return "'" + written + "' is no number of seconds: write 0.4, say";
+}
+
+int report_migration(Session& session, const std::string& id, double added_s) {
+  auto forecast =
+      session.post(api({"migrations", id}) + ":report", wire::to_json(wire::ReportBody{added_s}));
+  if (!forecast) return session.fail(forecast.error());
+  if (session.wants(Output::JsonText)) {
+    session.print_json(*forecast);
+  } else if (session.wants(Output::Name)) {
+    std::printf("%s\n", printable(text(*forecast, "id")).c_str());
+  } else {
+    std::fputs(report_text(*forecast).c_str(), stdout);
+  }
+  return kOk;
+}
+
 }  // namespace
 
 void add_migration_commands(CLI::App& app, Action& action) {
@@ -135,6 +162,26 @@ void add_migration_commands(CLI::App& app, Action& action) {
   cancel->footer("Example: mare migration cancel op-7");
   cancel->callback([&action, id] {
     action = [id](Session& session) { return cancel_migration(session, *id); };
+  });
+
+  auto added = std::make_shared<std::string>();
+  CLI::App* report = migration->add_subcommand(
+      "report", "Tell what one cost its job, for forecasts to learn from");
+  report->add_option("migration", *id, "Its id")->required()->type_name("ID");
+  report
+      ->add_option("--added-job-time", *added,
+                   "How much longer the job ran because of it, in seconds: 0.4")
+      ->required()
+      ->check(check_added_time)
+      ->type_name("SECONDS");
+  report->footer(
+      "Example: mare migration report op-7 --added-job-time 0.4\n"
+      "A later report takes the place of an earlier one; 'mare explain op-7' shows it beside the "
+      "forecast.");
+  report->callback([&action, id, added] {
+    action = [id, added](Session& session) {
+      return report_migration(session, *id, std::strtod(added->c_str(), nullptr));
+    };
   });
 }
 

@@ -17,6 +17,15 @@ auto or_none(Check check) {
   };
 }
 
+std::vector<std::string> strategies_or_none() {
+  std::vector<std::string> out;
+  for (int i = 0; i < kStrategies; ++i) {
+    out.emplace_back(to_string(static_cast<Strategy>(i)));
+  }
+  out.emplace_back(kNone);
+  return out;
+}
+
 /// Not stated, stated to be none, or stated.
 template <typename T, typename Parse>
 void state(std::optional<std::optional<T>>& field, const std::string& written, Parse parse) {
@@ -35,13 +44,10 @@ void add_policy_options(CLI::App& command, PolicyOptions& options) {
           CLI::IsMember(std::vector<std::string>{"least-stall", "least-traffic", "by-deadline"}))
       ->type_name("NAME");
   command
-      .add_option("--strategy", options.strategy,
-                  "How memory is sent; else, or with 'none', the forecast chooses: pre-copy, "
-                  "rate-controlled, throttled, compressed, post-copy, hybrid, stop-and-copy, "
-                  "checkpoint-restart")
-      ->check(CLI::IsMember(std::vector<std::string>{"pre-copy", "rate-controlled", "throttled",
-                                                     "compressed", "post-copy", "hybrid",
-                                                     "stop-and-copy", "checkpoint-restart", kNone}))
+      .add_option(
+          "--strategy", options.strategy,
+          "How memory is sent; else, or with 'none', the forecast chooses: " + strategy_names())
+      ->check(CLI::IsMember(strategies_or_none()))
       ->type_name("NAME");
   command.add_option("--bandwidth", options.bandwidth, "Send at most so fast: 50MB/s, 1gbit, none")
       ->check(or_none(checked(parse_rate)))

@@ -6,6 +6,7 @@ Usage: command_test.py PATH_OF_MARE [unittest's own options]
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import urllib.parse
 from typing import Any
 
 from fake_mared import TOKEN, FakeMared, Handler
@@ -552,6 +554,32 @@ class Forecasts(CommandTest):
         self.assertIn("[█▄]", self.mare("vm", "memory", "demo-1").stdout)
         self.server.on("GET", "/forecasts/accuracy", {"forecasts": 3})
         self.assertEqual(json.loads(self.mare("forecast", "accuracy", "-o", "json").stdout), {"forecasts": 3})
+
+    def test_accuracy_is_split_and_limited_to_a_time(self) -> None:
+        self.server.on("GET", "/forecasts/accuracy", {"forecasts": 3})
+
+        def asked(*words: str) -> dict[str, list[str]]:
+            self.server.requests.clear()
+            self.mare("forecast", "accuracy", *words)
+            return urllib.parse.parse_qs(urllib.parse.urlsplit(self.server.requests[-1][1]).query)
+
+        self.assertEqual(asked(), {})
+        self.assertEqual(asked("--by", "pair", "--since", "2026-11-21T04:00:00+01:00"),
+                         {"by": ["pair"], "since": ["2026-11-21T04:00:00+01:00"]})
+        since = datetime.datetime.fromisoformat(asked("--since", "24h")["since"][0].replace("Z", "+00:00"))
+        ago = datetime.datetime.now(datetime.timezone.utc) - since
+        self.assertLess(abs(ago - datetime.timedelta(days=1)), datetime.timedelta(minutes=5))
+        self.mare("forecast", "accuracy", "--by", "host", code=2)
+        self.assertIn("write 24h", self.mare("forecast", "accuracy", "--since", "yesterday", code=2).stderr)
+
+    def test_what_a_move_cost_is_reported(self) -> None:
+        kept = {**self.FORECAST, "outcome": {"strategy": "pre-copy", "added_job_time_s": -0.25}}
+        self.server.on("POST", "/migrations/op-1:report", kept)
+        done = self.mare("migration", "report", "op-1", "--added-job-time", "-0.25")
+        self.assertEqual(self.sent("POST")[0], ("/api/v1/migrations/op-1:report", {"added_job_time_s": -0.25}))
+        self.assertIn("of added job time", done.stdout)
+        self.mare("migration", "report", "op-1", code=2)
+        self.assertIn("seconds", self.mare("migration", "report", "op-1", "--added-job-time", "much", code=2).stderr)
 
 
 class Jobs(CommandTest):

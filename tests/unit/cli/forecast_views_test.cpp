@@ -250,5 +250,71 @@ TEST(ForecastViews, AccuracyHidesWhatWasNeverMeasured) {
   EXPECT_THAT(lines[2], Not(HasSubstr("%")));
 }
 
+TEST(ForecastViews, AccuracyHasATableForEachGroupAndItsVerdicts) {
+  const Json time{{"moves", 3}, {"median_error", 0.021}, {"bias", -0.01}};
+  const auto group = [&](int wrong) {
+    return Json{{"total_time_s", time},
+                {"verdicts", Json{{"right", 5}, {"wrong", wrong}, {"open", 1}}}};
+  };
+  Json accuracy = group(2);
+  accuracy["by"] = "strategy";
+  accuracy["groups"] = Json::array({group(0)});
+  accuracy["groups"][0]["strategy"] = "compressed";
+  auto lines = lines_of(accuracy_text(accuracy, false));
+  ASSERT_EQ(lines.size(), 8U);
+  EXPECT_EQ(lines[2], "whether it would end by itself: 5 right, 2 wrong, 1 left open");
+  EXPECT_EQ(lines[4], "by compressed:");
+  EXPECT_EQ(lines[7], "whether it would end by itself: 5 right, 0 wrong, 1 left open");
+  accuracy["by"] = "pair";
+  accuracy["groups"][0].update(Json{{"source", "h1"}, {"destination", "h3"}});
+  EXPECT_EQ(lines_of(accuracy_text(accuracy, false))[4], "from h1 to h3:");
+  accuracy["by"] = "program";
+  EXPECT_EQ(lines_of(accuracy_text(accuracy, false))[4], "of VMs without a job:");
+  accuracy["groups"][0]["program"] = "heat";
+  EXPECT_EQ(lines_of(accuracy_text(accuracy, false))[4], "of heat:");
+}
+
+TEST(ForecastViews, AReportIsShownBesideItsForecast) {
+  Json told = forecast();
+  told["outcome"] = Json{{"strategy", "compressed"}, {"added_job_time_s", 0.4}};
+  EXPECT_EQ(report_text(told),
+            "op-3: 400 ms of added job time, 200 ms (180 ms to 240 ms) was forecast\n");
+  told["outcome"]["strategy"] = "post-copy";
+  EXPECT_EQ(report_text(told), "op-3: 400 ms of added job time\n");
+}
+
+TEST(ForecastViews, VerdictsAreToldInAnExplanation) {
+  Json told{{"forecast", forecast()}, {"sentence", "it took 2 s."}};
+  EXPECT_THAT(explanation_text(told, false), Not(HasSubstr("by itself")));
+  told["forecast"]["verdicts"] = Json::array({Json{{"strategy", "compressed"}, {"score", "wrong"}},
+                                              Json{{"strategy", "pre-copy"}, {"score", "right"}},
+                                              Json{{"strategy", "throttled"}, {"score", "open"}}});
+  EXPECT_THAT(explanation_text(told, false),
+              HasSubstr("told: compressed wrongly, pre-copy rightly, throttled neither way\n"));
+}
+
+TEST(ForecastViews, MemoryShowsItsHistoryItsSweepAndItsQuota) {
+  Json memory{{"vm", "demo-0"}, {"profile", Json::object()}, {"history", Json::array()}};
+  EXPECT_THAT(memory_text(memory, false), Not(HasSubstr("wws   [")));
+  EXPECT_THAT(memory_text(memory, false), Not(HasSubstr("sweeps")));
+  for (int i = 0; i < 10; ++i) {
+    memory["history"].push_back(Json{{"began", "2026-11-21T04:00:0" + std::to_string(i) + "Z"},
+                                     {"seen_for_s", 20.0},
+                                     {"wws_bytes", i < 9 ? 4194304.0 : 8388608.0},
+                                     {"flattens", i < 9},
+                                     {"dirty_bytes_per_s", 3e6}});
+  }
+  memory["profile"] = Json{{"cpu_quota", 0.5},
+                           {"cpu_quota_period_us", 100000},
+                           {"sweep", Json{{"descending", true}, {"period_ms", 2100.0}}}};
+  const std::string text = memory_text(memory, false);
+  EXPECT_THAT(text, HasSubstr("wws   [▄▄▄▄▄▄▄▄▄█] up to 8 MiB\n"));
+  EXPECT_THAT(text, HasSubstr("0.5 CPUs, by periods of 100 ms"));
+  EXPECT_THAT(text, HasSubstr("downwards, 2.10 s for one time through"));
+  EXPECT_THAT(text, HasSubstr("8 MiB or more"));
+  EXPECT_THAT(text, HasSubstr("04:00:02"));
+  EXPECT_THAT(text, Not(HasSubstr("04:00:01"))) << "only the newest are in the table";
+}
+
 }  // namespace
 }  // namespace mare::cli

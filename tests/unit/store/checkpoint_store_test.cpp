@@ -163,6 +163,8 @@ TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
   ASSERT_EQ(sqlite3_open(file.c_str(), &raw), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(raw,
                          "DROP INDEX job_with_partner;"
+                         "DROP INDEX forecast_with_verdict;"
+                         "ALTER TABLE forecast DROP COLUMN verdicts;"
                          "ALTER TABLE forecast DROP COLUMN job;"
                          "ALTER TABLE host DROP COLUMN migration_address;"
                          "ALTER TABLE migration DROP COLUMN earlier;"

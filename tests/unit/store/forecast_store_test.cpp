@@ -89,6 +89,15 @@ Forecast full_forecast(const std::string& id) {
       out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375, Milliseconds{4321}};
   out.reason = "because";
   out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125, 0.375};
+  out.verdicts = {{1, Strategy::PreCopy, VerdictScore::Wrong},
+                  {2, Strategy::Compressed, VerdictScore::Open}};
+  return out;
+}
+
+std::string ids(const Result<std::vector<Forecast>>& rows) {
+  std::string out;
+  if (!rows) return rows.error().text();
+  for (const auto& row : *rows) out += row.id.value + " ";
   return out;
 }
 
@@ -184,6 +193,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(row->outcome->downtime_s, 0.25);
     EXPECT_EQ(row->outcome->added_job_time_s, -0.125);
     EXPECT_EQ(row->outcome->set_up_s, 0.375);
+    EXPECT_EQ(row->verdicts, written.verdicts);
     return ok_status();
   }));
 }
@@ -198,6 +208,7 @@ TEST_F(ForecastStoreTest, WhatAForecastDoesNotKnowStaysUnknown) {
     if (!row) return row.error();
     EXPECT_FALSE(row->choice);
     EXPECT_FALSE(row->outcome);
+    EXPECT_TRUE(row->verdicts.empty());
     EXPECT_FALSE(row->policy.strategy || row->policy.bandwidth_limit || row->policy.time_limit);
     EXPECT_TRUE(row->strategies.empty());
     return ok_status();
@@ -212,17 +223,65 @@ TEST_F(ForecastStoreTest, ForecastsAreListedByVmAndPastMovesOldestFirst) {
     ASSERT_TRUE(put(row));
   }
   ASSERT_TRUE(put(full_forecast("op-1")));  // again: the same row
-  const auto ids = [](const Result<std::vector<Forecast>>& rows) {
-    std::string out;
-    for (const auto& row : *rows) out += row.id.value + " ";
-    return out;
-  };
   ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
     EXPECT_EQ(ids(reader.forecasts()), "op-4 op-3 op-2 op-1 ");
     EXPECT_EQ(ids(reader.forecasts(VmId{"demo-0"}, 2)), "op-4 op-3 ");
     EXPECT_EQ(ids(reader.past_moves(10)), "op-1 op-2 op-4 ");
     EXPECT_EQ(ids(reader.past_moves(2)), "op-2 op-4 ");
     EXPECT_EQ(*reader.forecast_count(), 4U);
+    return ok_status();
+  }));
+}
+
+TEST_F(ForecastStoreTest, WhatCanBeScoredIsFoundSinceATime) {
+  for (int i = 1; i <= 5; ++i) {
+    Forecast row = full_forecast("op-" + std::to_string(i));
+    row.made = WallTime{100 * i};
+    if (i == 2 || i == 3) row.outcome.reset();
+    if (i == 3 || i == 4) row.verdicts.clear();
+    ASSERT_TRUE(put(row));
+  }
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(ids(reader.scored_forecasts()), "op-1 op-2 op-4 op-5 ");
+    EXPECT_EQ(ids(reader.scored_forecasts(WallTime{200})), "op-2 op-4 op-5 ");
+    EXPECT_EQ(ids(reader.scored_forecasts(WallTime{401})), "op-5 ");
+    EXPECT_EQ(*reader.forecast_count(WallTime{300}), 3U);
+    return ok_status();
+  }));
+}
+
+TEST_F(ForecastStoreTest, TheNewestForecastOfEachRunningVmIsFound) {
+  Pool pool;
+  pool.id = PoolId{"demo"};
+  ASSERT_TRUE(put(pool));
+  const auto add_vm = [&](int index, VmState state) {
+    Vm vm;
+    vm.id = VmId{"demo-" + std::to_string(index)};
+    vm.pool = pool.id;
+    vm.mac.bytes.back() = static_cast<std::uint8_t>(index);
+    vm.ip.value = static_cast<std::uint32_t>(index);
+    vm.state = state;
+    vm.started = WallTime{200};
+    return put(vm);
+  };
+  ASSERT_TRUE(add_vm(0, VmState::Running));
+  ASSERT_TRUE(add_vm(1, VmState::Migrating));
+  ASSERT_TRUE(add_vm(2, VmState::Stopped));
+  ASSERT_TRUE(add_vm(3, VmState::Running));
+  const auto add = [&](const char* id, const char* vm, int made) {
+    Forecast row = full_forecast(id);
+    row.vm = VmId{vm};
+    row.made = WallTime{made};
+    return put(row);
+  };
+  ASSERT_TRUE(add("op-1", "demo-0", 300));
+  ASSERT_TRUE(add("op-2", "demo-0", 400));
+  ASSERT_TRUE(add("op-3", "demo-1", 200));
+  ASSERT_TRUE(add("op-4", "demo-2", 400));
+  ASSERT_TRUE(add("op-5", "demo-3", 199));  // of one that bore its name before it was started
+  ASSERT_TRUE(add("op-6", "gone-0", 400));
+  ASSERT_TRUE(store_->read([&](const Reader& reader) -> Status {
+    EXPECT_EQ(ids(reader.newest_forecasts()), "op-2 op-3 ");
     return ok_status();
   }));
 }

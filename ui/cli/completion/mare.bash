@@ -53,7 +53,7 @@ _mare() {
     pool:) words="list show create scale autoscale metric set-policy delete" ;;
     vm:) words="list show memory start stop" ;;
     job:) words="submit list show cancel output checkpoint checkpoints restart wait spread pack" ;;
-    migration:) words="list show cancel" ;;
+    migration:) words="list show cancel report" ;;
     operation:) words="list show cancel wait" ;;
     lab:) words="up down status exec rate logs kill-agent start-agent stop-mared start-mared nfs" ;;
     image:) words="build list show delete" ;;
@@ -92,8 +92,10 @@ _mare() {
     explain:) words=$(_mare_names migration) ;;
     forecast:) words="list show accuracy" ;;
     forecast:list) words="--vm" ;;
+    forecast:accuracy) words="--by --since" ;;
     forecast:show) words=$(_mare_names forecast) ;;
     migration:show|migration:cancel) words=$(_mare_names migration) ;;
+    migration:report) words="$(_mare_names migration) --added-job-time" ;;
     operation:list) words="--target --kind --unfinished --limit" ;;
     operation:show|operation:cancel|operation:wait) words=$(_mare_names operation) ;;
     events:) words="--follow --topics --after --limit" ;;
