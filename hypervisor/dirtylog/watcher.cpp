@@ -104,6 +104,8 @@ void Watcher::arrived(const std::string& uuid) {
   if (!vm) return;
   const std::lock_guard busy(vm->busy);
   close_log(*vm, "it has just come", kSettles);
+  const std::lock_guard lock(mutex_);
+  vm->settles = true;
 }
 
 bool Watcher::back_off(const std::string& uuid) {
@@ -119,8 +121,13 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
   const VmPtr vm = find(uuid);
   if (!vm) return Milliseconds{0};
   const std::lock_guard busy(vm->busy);
-  if (!vm->log) return Milliseconds{0};
   const MonotonicTime now = clock_.now();
+  if (!vm->log) {
+    const std::lock_guard lock(mutex_);
+    if (!vm->settles) return Milliseconds{0};
+    vm->due = std::min(vm->due, now);
+    return kTells + kPoints.front();
+  }
   if (!vm->glanced || now - *vm->glanced > kOfNow) {
     cut_short(*vm);
     vm->glanced = now;
@@ -384,6 +391,7 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   if (open) cut_short(vm);
   const std::lock_guard lock(mutex_);
   vm.due = clock_.now() + again;
+  vm.settles = false;
   vm.why = why;
   vm.hopeless = false;
 }

@@ -49,7 +49,8 @@ class Watcher {
   /// until it can be. A known one goes on.
   void watch(const std::string& uuid);
   /// It has just come to run here, in a new process: as watch(), and a log that is open still is of
-  /// another process, which would be noticed at its next point only. What was seen stays.
+  /// another process, which would be noticed at its next point only. What was seen stays. It is
+  /// opened 2 s later, or when somebody asks by look_anew().
   void arrived(const std::string& uuid);
   /// It is about to be sent: its log is closed when this returns, and tried again a second later;
   /// `open` refuses while it is being sent, and from before this is called. What was seen stays.
@@ -102,6 +103,7 @@ class Watcher {
     SweepFinder sweep;
     std::string why = "its log is not open yet";
     bool hopeless = false;
+    bool settles = false;  // it has just come, and its log is not open yet
     MonotonicTime due{0};
     std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last
     int glances = 0;                       // to come

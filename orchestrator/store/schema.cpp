@@ -195,8 +195,8 @@ ALTER TABLE forecast ADD COLUMN verdicts TEXT NOT NULL DEFAULT '[]';
 CREATE INDEX forecast_with_verdict ON forecast(seq) WHERE verdicts <> '[]';
 )sql";
 
-constexpr std::array kSteps{kVersion1, kVersion2,  kVersion3,  kVersion4,  kVersion5,
-                            kVersion6, kVersion7,  kVersion8,  kVersion9,  kVersion10,
+constexpr std::array kSteps{kVersion1,  kVersion2,  kVersion3, kVersion4, kVersion5,
+                            kVersion6,  kVersion7,  kVersion8, kVersion9, kVersion10,
                             kVersion11, kVersion12, kVersion13};
 
 }  // namespace

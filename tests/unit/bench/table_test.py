@@ -43,7 +43,9 @@ def forecast_report() -> dict[str, Any]:
         measured = {"total_time_s": true, "sent_bytes": 1e6 * true, "downtime_s": 0.2, "added_job_time_s": 0.5}
         said = {name: made.estimate(value * 1.02) for name, value in measured.items()}
         rows.append(row | {"operation": f"op-{i}", "ended": "succeeded", "converges": True, "end_unsure": False,
-                           "forecast": said, "measured": measured, "job_s": 100.0,
+                           "forecast": said, "measured": measured, "job_s": 100.0, "probe_cost": 0.001 * (i + 1),
+                           # Not told of the first, which ended before it was looked at.
+                           "qemu_expects_s": 0.25 if i else None,
                            "inputs": {"memory": 2e8 + 1e6 * i, "link": 1e7, "wws": 1e6 * (i * i % 7 + 1),
                                                       "dirty_rate": 1e6}})
     return {"bench": "forecast", "commit": None, "machine": made.MACHINE,
@@ -92,6 +94,9 @@ class Sections(unittest.TestCase):
         self.assertEqual(errors[2], ["downtime", "12", "0.004", "0.004", "0.004", "s"])
         self.assertEqual([row[0] for row in rows_under(text, "total time of plain pre-copy, by")],
                          ["Liu's form", "Neves' form, fitted to half of them", "ours"])
+        downtimes = rows_under(text, "downtime of plain pre-copy, by")
+        self.assertEqual([row[1:] for row in downtimes], [["3", "0.05", "0.05", "0.05", "s"], ["3", "0.004", "0.004", "0.004", "s"]])
+        self.assertIn("0.7% of the guest's time in the median, 1.2% at most", text)
         self.assertIn("100.0% of the outcomes", text)
 
     def test_like_moves_of_several_runs(self) -> None:

@@ -392,11 +392,28 @@ TEST_F(WatcherTest, AVmThatLeftAndCameBackBetweenTwoPointsIsWatchedInItsNewProce
   ASSERT_EQ(vm.opened, 1);
   watcher_.arrived("a");
   EXPECT_EQ(vm.closed, 1) << "the log of a process that ended is open still";
+  run(milliseconds{1900});
+  EXPECT_EQ(vm.opened, 1) << "the guest has enough to do";
   run(seconds{1});
   EXPECT_EQ(vm.opened, 2);
   EXPECT_GT(watcher_.look_anew("a"), milliseconds{0});
   run(seconds{2});
   EXPECT_EQ(cycles().size(), 7U) << "two before, its first second, three glances, and since";
+}
+
+TEST_F(WatcherTest, OneThatHasJustComeIsWatchedAtOnceWhereSomebodyAsks) {
+  watcher_.watch("a");
+  run(seconds{12});
+  watcher_.arrived("a");
+  run(milliseconds{100});
+  ASSERT_EQ(vms_["a"].opened, 1);
+  const auto before = cycles().size();
+  const auto wait = watcher_.look_anew("a");
+  EXPECT_GE(wait, seconds{1});
+  run(wait);
+  EXPECT_EQ(vms_["a"].opened, 2);
+  ASSERT_EQ(cycles().size(), before + 1);
+  EXPECT_EQ(walls_ms(cycles().back()).back(), 1000);
 }
 
 TEST_F(WatcherTest, WhatCannotBeWatchedIsTriedRarely) {
