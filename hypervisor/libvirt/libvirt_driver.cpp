@@ -393,7 +393,7 @@ class LibvirtDriver final : public Driver {
 
   Status begin_outgoing(const MigrationTicket& ticket, const IncomingEndpoint& to) override {
     const VmKey vm = ticket.vm.key();
-    const Outgoing::Beginning prepared(outgoing_, vm.uuid);
+    Outgoing::Beginning prepared(outgoing_, vm.uuid);
     auto route = Route::parse(to.uri);
     if (outgoing_.knows(vm.uuid, ticket.operation)) {
       return route ? outgoing_.mend(ticket, *route, why_no_mending()) : ok_status();
@@ -482,11 +482,10 @@ class LibvirtDriver final : public Driver {
     auto seen = look_at(domain->get(), false);
     if (!seen) return seen.error();
     if (!seen->sending || seen->post_copy != PostCopy::None) return ok_status();
-    // One that an earlier agent began: what its own limit was is not known, and it may hold. The
-    // rate first, or it would switch at that at which it held.
-    if (set_rate(domain->get(), kNoLimit) && set_downtime(domain->get(), kUsualDowntime)) {
-      return ok_status();
-    }
+    // One that an earlier agent began: what its own limits were is not known. The rate first, or it
+    // would switch at that at which it held.
+    if (holds_at_slowest(domain->get())) set_rate(domain->get(), kNoLimit);
+    if (set_downtime(domain->get(), kUsualDowntime)) return ok_status();
     return last_error("the migration of '" + vm.id.value + "' can't be let go");
   }
 

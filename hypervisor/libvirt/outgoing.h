@@ -36,6 +36,10 @@ bool set_downtime(virDomainPtr domain, Milliseconds limit);
 /// Of sending, from now on.
 bool set_rate(virDomainPtr domain, BytesPerSecond rate);
 constexpr BytesPerSecond kNoLimit{1e12};
+/// One that holds its switch sends at least so fast.
+constexpr BytesPerSecond kSlowestHolding{8.0 * 1024 * 1024};
+/// Whether it sends at just that: what a policy allows is hardly the same.
+bool holds_at_slowest(virDomainPtr domain);
 
 class Outgoing {
  public:

@@ -20,6 +20,12 @@ bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
   return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
 }
 
+bool holds_at_slowest(virDomainPtr domain) {
+  unsigned long mebibytes = 0;
+  return virDomainMigrateGetMaxSpeed(domain, &mebibytes, 0) == 0 &&
+         mebibytes == static_cast<unsigned long>(mebibytes_per_s(kSlowestHolding));
+}
+
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
@@ -29,9 +35,9 @@ constexpr double kUsualPage = 4096;
 // No round of a VM that runs is so short: with it as its limit, a migration does not end.
 constexpr Milliseconds kNeverDowntime{1};
 // While it holds, its rounds had better not come one after the other at the link's rate: each makes
-// the guest's writes slow again. So fast, times what the guest writes, and this at least.
+// the guest's writes slow again. So fast, times what the guest writes, and kSlowestHolding at
+// least.
 constexpr double kHoldingPace = 2;
-constexpr BytesPerSecond kSlowestHolding{8.0 * 1024 * 1024};
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};

@@ -59,6 +59,7 @@ class VmMigrate final : public Task {
   Status keep_forecast(store::Transaction& tx);
   Status score_forecast(store::Transaction& tx);
   /// Into the row at hand; see policy::score_verdict().
+  void forget_verdict();
   void score_verdict(std::optional<Seconds> ended, std::optional<Seconds> limit);
   /// The same of a sending that was stopped, into the row that is stored.
   Status keep_verdict(store::Transaction& tx, Seconds stopped_after);
@@ -76,9 +77,10 @@ class VmMigrate final : public Task {
   std::string how_switched() const;
   void poll();
   void polled(Result<OutgoingStatus> status);
-  void ask_again(OutgoingPhase phase);
+  void ask_again();
+  void switch_by_post_copy();
   void watch_limits(const OutgoingStatus& status);
-  void force(LimitAction how);
+  void force(LimitAction how, const std::string& why);
 
   // When it goes far beyond its forecast.
   /// True: it is given up, and what follows is under way.

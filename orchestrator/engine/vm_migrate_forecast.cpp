@@ -66,27 +66,38 @@ Status VmMigrate::keep_forecast(store::Transaction& tx) {
 
 /// What goes into the transaction that ends it.
 Status VmMigrate::score_forecast(store::Transaction& tx) {
+  if (!forecast_) return ok_status();
   auto outcome = measured_outcome(migration_);
-  if (!forecast_ || !outcome) return ok_status();
   // It was forecast for a link of its own: what others took of that says nothing of the forecast,
   // and would teach the next ones that this strategy is slow.
-  if (attempt_.shared) return ok_status();
+  if (!outcome || attempt_.shared) {
+    forget_verdict();
+    return tx.put(*forecast_);
+  }
   // What it waited for others of its job is not what was forecast.
   const Seconds held = migration_.held.value_or(Microseconds{0});
   outcome->total_time_s = std::max(0.0, outcome->total_time_s - held.count());
-  score_verdict(Seconds{outcome->total_time_s}, policy_.time_limit);
+  // One that was forced to its end did not come to it by itself.
+  const auto ended =
+      attempt_.out_of_time ? std::nullopt : std::optional(Seconds{outcome->total_time_s});
+  score_verdict(ended, attempt_.out_of_time ? attempt_.out_of_time : policy_.time_limit);
   forecast_->outcome = outcome;
   return put_forecast(tx, clock(), *forecast_);
+}
+
+/// One that was stopped may have switched all the same: its end is what counts.
+void VmMigrate::forget_verdict() {
+  const int sending = static_cast<int>(migration_.earlier.size()) + 1;
+  std::erase_if(forecast_->verdicts,
+                [sending](const ScoredVerdict& one) { return one.sending == sending; });
 }
 
 void VmMigrate::score_verdict(std::optional<Seconds> ended, std::optional<Seconds> limit) {
   const Strategy strategy = migration_.sending.strategy;
   const auto* said = forecast_of(*forecast_, strategy);
   const auto score = said == nullptr ? std::nullopt : policy::score_verdict(*said, ended, limit);
+  forget_verdict();
   const int sending = static_cast<int>(migration_.earlier.size()) + 1;
-  // One that was stopped may have switched all the same: its end is what counts.
-  std::erase_if(forecast_->verdicts,
-                [sending](const ScoredVerdict& one) { return one.sending == sending; });
   if (score) forecast_->verdicts.push_back({sending, strategy, *score});
 }
 

@@ -61,12 +61,14 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   attempt_.shared = attempt_.shared || context_.slots->shares(operation().id);
   if (status->phase != OutgoingPhase::None) keep(*status);
   attempt_.sends = true;
-  if (status->operation.value.empty()) ask_again(status->phase);
+  const bool new_agent = status->operation.value.empty();
+  if (new_agent) ask_again();
   if (status->phase != OutgoingPhase::PreCopying) context_.gangs->leave(operation().id);
   switch (status->phase) {
     case OutgoingPhase::PreCopying:
       if (probe_) probe_->watch_closely(switches_soon(*status, migration_.sending.strategy));
       watch_limits(*status);
+      if (new_agent) switch_by_post_copy();
       if (watch_forecast(*status)) return;
       watch_hold(*status);
       // Others hold for its word.
@@ -95,18 +97,19 @@ void VmMigrate::polled(Result<OutgoingStatus> status) {
   }
 }
 
-/// An agent that was restarted knows nothing of what the one before it was asked to do, nor when it
-/// was to switch to post-copy.
-void VmMigrate::ask_again(OutgoingPhase phase) {
-  const bool under_way = phase == OutgoingPhase::PreCopying || phase == OutgoingPhase::Switching;
-  if (!under_way || clock().now() - attempt_.asked < kAskAgain) return;
+/// An agent that was restarted knows nothing of what the one before it was asked to do.
+void VmMigrate::ask_again() {
+  if (clock().now() - attempt_.asked < kAskAgain) return;
   attempt_.gave_up = false;
   attempt_.forced = false;
+}
+
+/// Nor when it was to switch.
+void VmMigrate::switch_by_post_copy() {
   const Strategy strategy = migration_.sending.strategy;
-  const bool by_post_copy = strategy == Strategy::PostCopy || strategy == Strategy::Hybrid;
-  if (by_post_copy && phase == OutgoingPhase::PreCopying && !operation().cancel_requested) {
-    force(LimitAction::PostCopy);
-  }
+  if (strategy != Strategy::PostCopy && strategy != Strategy::Hybrid) return;
+  if (attempt_.gave_up || attempt_.forced || attempt_.out_of_time) return;
+  force(LimitAction::PostCopy, "its agent was restarted");
 }
 
 void VmMigrate::watch_limits(const OutgoingStatus& status) {
@@ -121,16 +124,16 @@ void VmMigrate::watch_limits(const OutgoingStatus& status) {
   if (policy_.at_limit == LimitAction::Cancel) {
     return cancel_sending("it did not end within the policy's time limit");
   }
-  force(policy_.at_limit);
+  force(policy_.at_limit, "it reached its time limit");
 }
 
-void VmMigrate::force(LimitAction how) {
+void VmMigrate::force(LimitAction how, const std::string& why) {
   attempt_.forced = true;
   attempt_.asked = clock().now();
   call_host<Status>(
       migration_.source,
       [key = key(), how](Driver& driver) { return driver.force_outgoing(key, how); },
-      [this, how](Status asked) {
+      [this, how, why](Status asked) {
         if (asked) return;
         const Code code = asked.error().code;
         const bool never = code == Code::Unsupported || code == Code::FailedPrecondition;
@@ -139,7 +142,7 @@ void VmMigrate::force(LimitAction how) {
           attempt_.forced = false;
           return;
         }
-        cancel_sending("it reached its time limit, and " + std::string(to_string(how)) +
+        cancel_sending(why + ", and " + std::string(to_string(how)) +
                        " is not possible: " + asked.error().text());
       });
 }

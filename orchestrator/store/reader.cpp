@@ -245,24 +245,29 @@ Result<std::vector<VmId>> Reader::moved_after(WallTime time) const {
 }
 Result<std::vector<Forecast>> Reader::scored_forecasts(WallTime since) const {
   // Both have an index of few rows; by OR neither would be used.
-  return all<Forecast>(db_, kForecastColumns,
+  return all<Forecast>(db_, kScoredForecastColumns,
                        "forecast WHERE made_us >= " + std::to_string(since.count()) +
                            " AND seq IN (SELECT seq FROM forecast WHERE outcome IS NOT NULL"
                            " UNION SELECT seq FROM forecast WHERE verdicts <> '[]') ORDER BY seq",
                        read_forecast);
 }
 Result<std::vector<Forecast>> Reader::newest_forecasts() const {
-  // Of this incarnation: an earlier one of that name wrote as another.
-  return all<Forecast>(db_, kForecastColumns,
-                       "forecast WHERE seq IN (SELECT max(f.seq) FROM vm JOIN forecast f"
-                       " ON f.vm = vm.id AND f.made_us >= vm.started_us"
-                       " WHERE vm.state IN ('running', 'migrating') GROUP BY f.vm) ORDER BY vm",
-                       read_forecast);
+  // The newest of each by the index; and of this incarnation, as an earlier one of that name wrote
+  // as another.
+  return all<Forecast>(
+      db_, kForecastColumns,
+      "forecast WHERE seq IN (SELECT (SELECT max(f.seq) FROM forecast f WHERE f.vm = vm.id)"
+      " FROM vm WHERE vm.state IN ('running', 'migrating'))"
+      " AND made_us >= (SELECT started_us FROM vm WHERE vm.id = forecast.vm) ORDER BY vm",
+      read_forecast);
 }
 Result<std::uint64_t> Reader::forecast_count(WallTime since) const {
-  auto query = db_.prepare("SELECT count(*) FROM forecast WHERE made_us >= ?");
+  // All of them an index counts.
+  const bool all_of_them = since.count() == 0;
+  auto query = db_.prepare(std::string("SELECT count(*) FROM forecast") +
+                           (all_of_them ? "" : " WHERE made_us >= ?"));
   if (!query) return query.error();
-  query->bind(since.count());
+  if (!all_of_them) query->bind(since.count());
   auto row = query->step();
   if (!row) return row.error();
   return query->natural();

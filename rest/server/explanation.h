@@ -9,7 +9,7 @@
 #include "orchestrator/model/entities.h"
 #include "orchestrator/model/forecast.h"
 #include "orchestrator/policy/choice.h"
-#include "orchestrator/policy/score.h"
+#include "orchestrator/policy/correction.h"
 #include "rest/wire/json.h"
 
 namespace mare::rest {

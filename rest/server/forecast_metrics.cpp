@@ -84,8 +84,9 @@ void verdicts(std::string& out, const std::vector<Forecast>& scored) {
   for (const auto& one : scored) {
     all.insert(all.end(), one.verdicts.begin(), one.verdicts.end());
   }
-  const std::string name = "mare_forecast_verdicts_total";
-  metric_head(out, name, "counter",
+  const std::string name = "mare_forecast_verdicts";
+  // Of the rows that are kept, and a verdict may change: it can become less.
+  metric_head(out, name, "gauge",
               "Sendings that were to end by themselves, or not to, by how that was told.");
   for (int i = 0; i < kStrategies; ++i) {
     const auto strategy = static_cast<Strategy>(i);

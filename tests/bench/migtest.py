@@ -2,8 +2,8 @@
 and WWS by live migration of its VM.
 
 As there, MigTest runs on two hosts and one of its ranks moves to a third. Checkpoint/restart is by hand: virsh save, the
-file over the link, virsh restore, the calls that the driver's save() and restore() make; Maré has no module of that
-kind. Live migration is Maré's own: plain pre-copy, forced to its end after three times M as Xen 3 did, and beside it
+file over the link, virsh restore: the whole file, as BLCR wrote it, where Maré's own checkpoint-restart packs it and is a
+strategy among others. Live migration is Maré's own: plain pre-copy, forced to its end after three times M as Xen 3 did, and beside it
 what Maré chooses by itself.
 """
 

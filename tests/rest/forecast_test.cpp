@@ -198,9 +198,9 @@ TEST_F(Forecasts, VerdictsAreScoredAndCounted) {
   EXPECT_EQ(accuracy["groups"][0]["total_time_s"]["moves"], 1) << "one moved nothing";
   EXPECT_EQ(accuracy["groups"][1]["verdicts"]["right"], 0) << "stop-and-copy always ends";
   const std::string metrics = world.get("/metrics").body;
-  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts_total{strategy=\"pre-copy\","
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts{strategy=\"pre-copy\","
                                  "verdict=\"right\"} 2\n"));
-  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts_total{strategy=\"compressed\","
+  EXPECT_THAT(metrics, HasSubstr("mare_forecast_verdicts{strategy=\"compressed\","
                                  "verdict=\"wrong\"} 0\n"));
   EXPECT_THAT(metrics, HasSubstr("mare_forecast_bias_ratio{strategy=\"pre-copy\",quantity="
                                  "\"total_time\"}"));

@@ -58,9 +58,14 @@ int list_forecasts(Session& session, const std::string& vm) {
 }
 
 Result<Json> drain_forecasts(Session& session, const Json& operation) {
+  Json forecasts = Json::array();
+  // The plan has what the usual table shows.
+  const bool whole = session.wants(Output::Wide) || session.wants(Output::JsonText);
+  if (!whole && !session.wants(Output::Name)) {
+    return Json{{"operation", operation}, {"forecasts", std::move(forecasts)}};
+  }
   auto children = session.list(api({"operations"}), query({{"parent", text(operation, "id")}}));
   if (!children) return children.error();
-  Json forecasts = Json::array();
   for (auto child = children->rbegin(); child != children->rend(); ++child) {  // oldest first
     auto forecast = session.get(api({"forecasts", text(*child, "id")}));
     if (!forecast) return forecast.error();

@@ -147,7 +147,7 @@ Columns figure_columns() {
            }}};
 }
 
-/// "compressed wrong, pre-copy right"; "" where nothing was to be told.
+/// "compressed wrongly, pre-copy rightly"; "" where nothing was to be told.
 std::string verdicts_text(const Json& forecast) {
   std::string out;
   for (const Json& one : member(forecast, "verdicts")) {

@@ -45,6 +45,9 @@ def main_state() -> pathlib.Path:
 
 def lab(verb: str, *words: str) -> None:
     argv = [str(ROOT / "hypervisor/lab/mare-lab"), verb, "--state", str(state_of(main_state())), *words]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError(f"the second lab: {verb} did not end within {PATIENCE_S} s") from late
     if done.returncode != 0:
         raise AssertionError(f"the second lab: {verb} ended with {done.returncode}: {done.stderr.strip()}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import tempfile
-import time
 import unittest
+from unittest import mock
 
 import paths  # noqa: F401
 import watching
+from lib.waiting import wait_until
 
 TOLD = """Job type:         Unbounded
 Operation:        Outgoing migration
@@ -49,27 +51,33 @@ class WatchingTest(unittest.TestCase):
         self.assertEqual({one.name for one in watching.vcpus_of("aaaa", self.proc)}, {"71", "72"})
         self.assertEqual(watching.vcpus_of("cccc", self.proc), [])
 
-    def stalled(self, seconds: float) -> float:
-        stalls = watching.PageStalls("aaaa", 0.001, self.proc)
-        began = time.monotonic()
-        with stalls:
-            while time.monotonic() - began < seconds:
-                pass
-        return stalls.seconds / (time.monotonic() - began)
+    def stalled(self) -> float:
+        """Of ten looks, a second apart."""
+        with mock.patch.object(watching.time, "monotonic", side_effect=itertools.count(100.0)):
+            stalls = watching.PageStalls("aaaa", proc=self.proc)
+            for _ in range(10):
+                stalls._look()  # noqa: SLF001
+        return stalls.seconds
 
     def test_waiting_for_pages_counts_by_cpu(self) -> None:
-        self.assertAlmostEqual(self.stalled(0.2), 0.5, delta=0.1)
+        self.assertEqual(self.stalled(), 5.0)
+
+    def test_it_looks_by_itself_while_it_is_entered(self) -> None:
+        stalls = watching.PageStalls("aaaa", 0.001, self.proc)
+        with stalls:
+            wait_until(lambda: stalls.seconds > 0, "it has seen one that waits", period_s=0.001)
+        self.assertFalse(stalls._thread.is_alive())  # noqa: SLF001
 
     def test_the_source_has_nothing_to_wait_for(self) -> None:
         # The same VM's other emulator.
         thread(self.proc, 9, 91, "CPU 0/TCG", "do_poll")
         thread(self.proc, 9, 92, "CPU 1/TCG", "do_poll")
         (self.proc / "9" / "cmdline").write_bytes(b"qemu\0-uuid\0aaaa\0")
-        self.assertAlmostEqual(self.stalled(0.2), 0.5, delta=0.1)
+        self.assertEqual(self.stalled(), 5.0)
 
     def test_a_thread_that_ends_does_not_wait(self) -> None:
         (self.proc / "7" / "task" / "71" / "wchan").unlink()
-        self.assertEqual(self.stalled(0.05), 0.0)
+        self.assertEqual(self.stalled(), 0.0)
 
 
 if __name__ == "__main__":

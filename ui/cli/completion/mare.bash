@@ -33,6 +33,8 @@ _mare() {
       words="pre-copy rate-controlled throttled compressed post-copy hybrid stop-and-copy checkpoint-restart none"
       COMPREPLY=($(compgen -W "$words" -- "$current")); return ;;
     --priority) COMPREPLY=($(compgen -W "least-stall least-traffic by-deadline" -- "$current")); return ;;
+    --by) COMPREPLY=($(compgen -W "strategy pair program" -- "$current")); return ;;
+    --since) COMPREPLY=($(compgen -W "1h 24h 7d" -- "$current")); return ;;
     --drop-page-cache) COMPREPLY=($(compgen -W "yes no" -- "$current")); return ;;
     --mode) COMPREPLY=($(compgen -W "manual partial automatic" -- "$current")); return ;;
     --moment) COMPREPLY=($(compgen -W "now trough safe-point" -- "$current")); return ;;
@@ -42,7 +44,7 @@ _mare() {
     --checkpoints-max-age) COMPREPLY=($(compgen -W "1h 24h 7d" -- "$current")); return ;;
     --topics)
       COMPREPLY=($(compgen -W "host pool vm job operation migration cluster" -- "$current")); return ;;
-    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--checkpoint-chain|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--reason|--name|--address|-n|-m|--memory|-e|--env) return ;;
+    --url|--timeout|--remaining|--checkpoint|--checkpoints-kept|--checkpoint-chain|--safe-point-wait|--bandwidth|--max-downtime|--time-limit|--within|--added-job-time|--reason|--name|--address|-n|-m|--memory|-e|--env) return ;;
   esac
 
   local policy="--priority --strategy --bandwidth --max-downtime --time-limit --at-limit --drop-page-cache"
@@ -89,7 +91,7 @@ _mare() {
     rebalance:) words="show set --dry-run" ;;
     rebalance:set) words="--mode --threshold --hold --margin --cooldown --max-moves --rest --pool" ;;
     plan:) words="--from --rebalance --place --drain --spread --pack --hosts --best-effort --n-plus-one --no-n-plus-one --max-moves" ;;
-    explain:) words=$(_mare_names migration) ;;
+    explain:) words="$(_mare_names migration) $(_mare_names operation)" ;;
     forecast:) words="list show accuracy" ;;
     forecast:list) words="--vm" ;;
     forecast:accuracy) words="--by --since" ;;
