@@ -28,7 +28,7 @@ class MomentTest(unittest.TestCase):
                 self.cluster.mare("job", "cancel", job["id"], check=False)
 
     def history(self, operation: str) -> str:
-        return "\n".join(line["detail"] for line in self.cluster.items(f"operations/{operation}/events"))
+        return "\n".join(line["detail"] or "" for line in self.cluster.items(f"operations/{operation}/events"))
 
     def test_the_next_collective(self) -> None:
         job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=300, interval_ms=50, barrier=True), safe_points=True)
