@@ -68,7 +68,7 @@ std::string estimate(const Json& of, const char* name, Say say) {
 
 /// What speaks against a strategy.
 std::string remark(const Json& strategy) {
-  const std::string why_not = text(strategy, "why_not");
+  std::string why_not = text(strategy, "why_not");
   if (!why_not.empty()) return why_not;
   const bool converges = flag(strategy, "converges");
   if (flag(strategy, "end_unsure")) {
