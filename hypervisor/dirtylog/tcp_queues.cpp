@@ -45,9 +45,10 @@ Microseconds least_round_trip(int socket) {
   return Microseconds{sampled ? info.tcpi_min_rtt : info.tcpi_rtt};
 }
 
-/// After a cut the kernel waits twice as long before each try, up to two minutes: a link that was
-/// gone for 40 s served again after 70. Then a VM in post-copy stands still all the while. The
-/// tries that it makes by default are over in half a minute at this pace, so a time is set instead.
+/// After a cut the kernel waits twice as long before each try, up to two minutes, and a VM in
+/// post-copy stands still meanwhile: with a link that was gone for 40 s a move ended 30 s after it
+/// was back, and so 17. The tries that it makes by default are over in half a minute at this pace,
+/// so a time is set instead.
 void try_again_soon(int socket) {
   constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS: Linux 6.15, newer than the headers
   const int longest_ms = 2000;

@@ -6,16 +6,13 @@
 #include "orchestrator/engine/past_moves.h"
 #include "orchestrator/engine/plan.h"
 #include "orchestrator/policy/choice.h"
+#include "orchestrator/policy/plan_words.h"
 
 namespace mare::engine {
 namespace {
 
 using nlohmann::json;
 using policy::Quantity;
-
-std::string counted(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 /// "21.0 s (18.0 s to 25.0 s)"
 std::string said(const Estimate& estimate, std::string (*say)(double)) {
@@ -155,8 +152,8 @@ std::string in_words(const MovesPlan& plan) {
     const auto all = [&](Quantity quantity) {
       return policy::together(plan.plan, plan.moves, quantity);
     };
-    out = counted(plan.moves.size(), "VM") + (plan.stay.empty() ? " would" : " could") +
-          " move in " + counted(plan.plan.waves.size(), "wave") + ": " +
+    out = policy::counted(plan.moves.size(), "VM") + (plan.stay.empty() ? " would" : " could") +
+          " move in " + policy::counted(plan.plan.waves.size(), "wave") + ": " +
           said(plan.plan.duration_s, policy::say_time) + " in all, " +
           said(all(Quantity::SentBytes), policy::say_bytes) + ", " +
           said(plan.plan.added_job_time_s, policy::say_time) + " of added job time";

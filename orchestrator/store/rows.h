@@ -40,10 +40,6 @@ inline constexpr const char* kMigrationColumns =
 inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
     "profile, link, strategies, outcome, job, verdicts";
-/// Of whose profile, much longer than all the rest, nothing is asked.
-inline constexpr const char* kScoredForecastColumns =
-    "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
-    "'{}', link, strategies, outcome, job, verdicts";
 
 inline constexpr const char* kCheckpointColumns =
     "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts, "

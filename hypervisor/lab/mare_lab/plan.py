@@ -126,16 +126,7 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
                        "(interfaces are named after it)")
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"--hosts {hosts}: between 1 and {MAX_HOSTS}")
-    try:
-        network = ipaddress.IPv4Network(subnet)
-    except ValueError as error:
-        raise LabError(f"--subnet {subnet}: {error}") from None
-    if not 8 <= network.prefixlen <= 22:
-        raise LabError(f"--subnet {subnet}: its prefix must be between /8 and /22 (hosts use the "
-                       "first /24, VMs the second)")
-    if not network.is_private:
-        raise LabError(f"--subnet {subnet}: use a private range (10.0.0.0/8, 172.16.0.0/12, "
-                       "192.168.0.0/16)")
+    network = _private_network("--subnet", subnet, 22, "hosts use the first /24, VMs the second")
     if migration_network is not None:
         _check_migration_network(migration_network, network)
     rate_bits(rate)
@@ -149,17 +140,22 @@ def make_plan(*, name: str, hosts: int, subnet: str, rate: str, memory_mib: int,
                 migration_tls, migration_network)
 
 
-def _check_migration_network(text: str, hosts: ipaddress.IPv4Network) -> None:
+def _private_network(option: str, text: str, longest: int, why: str) -> ipaddress.IPv4Network:
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise LabError(f"--migration-network {text}: {error}") from None
-    if not 8 <= network.prefixlen <= 24:
-        raise LabError(f"--migration-network {text}: its prefix must be between /8 and /24 (each "
-                       "host has an address in the first /24)")
+        raise LabError(f"{option} {text}: {error}") from None
+    if not 8 <= network.prefixlen <= longest:
+        raise LabError(f"{option} {text}: its prefix must be between /8 and /{longest} ({why})")
     if not network.is_private:
-        raise LabError(f"--migration-network {text}: use a private range (10.0.0.0/8, "
-                       "172.16.0.0/12, 192.168.0.0/16)")
+        raise LabError(f"{option} {text}: use a private range (10.0.0.0/8, 172.16.0.0/12, "
+                       "192.168.0.0/16)")
+    return network
+
+
+def _check_migration_network(text: str, hosts: ipaddress.IPv4Network) -> None:
+    network = _private_network("--migration-network", text, 24,
+                               "each host has an address in the first /24")
     if network.overlaps(hosts):
         raise LabError(f"--migration-network {text} overlaps the hosts' own network {hosts}: "
                        "choose another range, or another --subnet")
