@@ -90,7 +90,7 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
       take_text(virDomainGetXMLDesc(domain, VIR_DOMAIN_XML_MIGRATABLE | VIR_DOMAIN_XML_SECURE));
   if (xml.empty()) return last_error("its description can't be read");
   const std::string there = retarget(xml, route.bridge, route.console, route.preloads);
-  const Status done = ask(domain, route, call_for(ticket, route, there));
+  Status done = ask(domain, route, call_for(ticket, route, there));
   // A VM that an older QEMU started, before the host got its present one, does not know it.
   if (done || !refuses_switchover_bandwidth(ticket.sending, done.error().message)) return done;
   MigrationTicket without = ticket;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "orchestrator/engine/past_moves.h"
+#include "orchestrator/engine/switch_gangs.h"
 #include "orchestrator/engine/vm_migrate.h"
 #include "orchestrator/policy/overrun.h"
 

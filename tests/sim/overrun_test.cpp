@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
-using testing::Not;
 
 class OverrunTest : public testing::Test {
  protected:

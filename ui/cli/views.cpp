@@ -116,7 +116,7 @@ Columns host_columns(WallTime now) {
       {"DIRTY LOG",
        [](const Json& o) {
          const std::string why = text(o, "dirty_log_why");
-         const std::string log = text(o, "dirty_log");
+         std::string log = text(o, "dirty_log");
          if (why.empty()) return log;
          return (log.empty() ? "none: " : log + ": ") + why;
        },

@@ -8,7 +8,6 @@
 namespace mare::engine {
 namespace {
 
-using policy::Quantity;
 using testing::HasSubstr;
 using testing::Not;
 
