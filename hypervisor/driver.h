@@ -76,6 +76,8 @@ struct HostFacts {
   std::string hypervisor;  // "qemu 10.0.2 (tcg), libvirt 11.3.0"
   Bytes memory;            // that VMs may use, in all
   int cpus = 0;
+  /// What one of its CPUs does in a second, in any unit that all hosts share; 0: it does not tell.
+  double cpu_speed = 0;
   Bytes vm_overhead;            // a VM takes this much on top of its memory
   bool accelerated = false;     // KVM or Xen, not emulation
   bool live_migration = false;  // and if not:

@@ -114,6 +114,7 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_cloning(value.cloning);
   out.set_cloning_why(value.cloning_why);
   out.set_captures_to_leave(value.captures_to_leave);
+  out.set_cpu_speed(value.cpu_speed);
   return out;
 }
 
@@ -138,6 +139,7 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.cloning = value.cloning();
   out.cloning_why = value.cloning_why();
   out.captures_to_leave = value.captures_to_leave();
+  out.cpu_speed = value.cpu_speed();
   return out;
 }
 

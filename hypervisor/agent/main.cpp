@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "hypervisor/agent/announcer.h"
+#include "hypervisor/agent/cpu_speed.h"
 #include "hypervisor/agent/options.h"
 #include "hypervisor/agent/server.h"
 #ifdef MARE_WITH_LIBVIRT
@@ -78,6 +79,7 @@ Result<Backend> make_libvirt([[maybe_unused]] const Options& options, [[maybe_un
   with.migration_address = options.migration_address;
   with.migration_tls = options.migration_tls;
   with.memory = options.memory;
+  with.cpu_speed = options.cpu_speed > 0 ? options.cpu_speed : measure_cpu_speed();
   with.state_dir = options.state_directory;
   with.dirty_log = options.dirty_log == "none"            ? dirtylog::LogChoice::None
                    : options.dirty_log == "page-sampling" ? dirtylog::LogChoice::PageSampling

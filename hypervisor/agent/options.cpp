@@ -96,6 +96,12 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->check(CLI::Range(64, 1 << 30));
   app.add_option("--cpus", options.cpus, "CPUs for VMs; 0: all of the machine")
       ->check(CLI::Range(0, 65536));
+  app.add_option("--cpu-speed", options.cpu_speed,
+                 "What a CPU of this host does in a second, against those of the others, in any "
+                 "unit that all hosts share (SPECrate, say); 0: measured at each start. Give it on "
+                 "all hosts or on none")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
   app.add_option("--state-dir", options.state_directory, "Consoles and other files of VMs")
       ->capture_default_str();
   app.add_option("--dirty-log", options.dirty_log,

@@ -20,6 +20,7 @@ struct Options {
   bool migration_tls = false;
   Bytes memory;
   int cpus = 0;
+  double cpu_speed = 0;  // 0: measured
   std::string state_directory = "/var/lib/mare-agent";
   std::string dirty_log = "auto";
   std::string dirty_log_library;                   // libmare-dirtylog.so, "" for none

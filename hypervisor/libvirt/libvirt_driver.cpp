@@ -125,6 +125,7 @@ class LibvirtDriver final : public Driver {
                        ", libvirt " + version_text(library);
     facts.memory = options_.memory;
     facts.cpus = static_cast<int>(node.cpus);
+    facts.cpu_speed = options_.cpu_speed;
     facts.vm_overhead = overhead();
     facts.accelerated = accelerated_;
     facts.live_migration_why = why_no_live_migration(accelerated_, qemu);

@@ -23,6 +23,7 @@ struct LibvirtOptions {
   std::string migration_address;  // other hosts reach libvirtd and QEMU here
   bool migration_tls = false;     // QEMU encrypts what it sends; needs certificates of its own
   Bytes memory;                   // for VMs in all, their overhead included
+  double cpu_speed = 0;           // HostFacts::cpu_speed
   std::string state_dir;          // absolute; consoles are STATE/console/VM.log
   dirtylog::LogChoice dirty_log = dirtylog::LogChoice::Auto;
   std::string dirty_log_library;  // libmare-dirtylog.so, "" for none; absolute

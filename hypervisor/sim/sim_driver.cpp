@@ -124,6 +124,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.hypervisor = "simulated";
     facts.memory = host.model.memory;
     facts.cpus = host.model.cpus;
+    facts.cpu_speed = host.model.speed;
     facts.vm_overhead = host.model.vm_overhead;
     facts.live_migration = host.model.live_migration_refused.empty();
     facts.live_migration_why = host.model.live_migration_refused;

@@ -66,9 +66,6 @@ bool has(const std::vector<Strategy>& strategies, Strategy strategy) {
 /// So long after its beginning a trough is not over, as a cycle of the log lasts 64 s.
 constexpr WallTime kTroughIsFresh = std::chrono::seconds{30};
 
-/// All ranks of an MPI program wait for the one that stands still, unless it is known better.
-constexpr double kUsualTightness = 1;
-
 /// What a rank that runs on the VM is to the forecast.
 struct Rank {
   policy::JobCoupling coupling;
@@ -83,8 +80,7 @@ Result<std::optional<Rank>> rank_on(const store::Reader& reader, const Vm& vm) {
     if (!here || job.state != JobState::Running || job.command.empty()) continue;
     const auto& program = job.command.front();
     return std::optional<Rank>{
-        {{program.substr(program.rfind('/') + 1), job.ranks, kUsualTightness, job.id},
-         job.started}};
+        {{program.substr(program.rfind('/') + 1), job.ranks, job.tightness, job.id}, job.started}};
   }
   return std::optional<Rank>{};
 }
@@ -197,14 +193,14 @@ void ForecastMaker::take_trough(MemoryProfile& profile) {
   const auto deadline = now + std::chrono::duration_cast<WallTime>(*question_.trough_within);
   const auto trough = policy::next_trough(profile.cycles, now - kTroughIsFresh, deadline);
   if (!trough) {
-    moment_ = " No trough of its writing is known.";
+    moment_ = "; no trough of its writing is known";
     return;
   }
   profile.cycles = policy::cycles_of(profile.cycles, *trough);
   const auto until = std::chrono::duration_cast<std::chrono::seconds>(trough->at - now).count();
   moment_ = until <= 0
-                ? " It is in a trough of its writing."
-                : " The next trough of its writing begins in " + std::to_string(until) + " s.";
+                ? "; it is in a trough of its writing"
+                : "; the next trough of its writing begins in " + std::to_string(until) + " s";
 }
 
 std::vector<policy::Offer> ForecastMaker::offers() const {
@@ -259,6 +255,7 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
         }
         out.link = *link_;
         out.vcpus = question_.vm.vcpus;
+        out.destination_speed = policy::relative_speed(source_->cpu_speed, destination_->cpu_speed);
         out.offers = offers();
         if (*rank) {
           out.job = (*rank)->coupling;
@@ -283,10 +280,12 @@ void ForecastMaker::compute(policy::ForecastInput input) {
         out.policy = input.policy;
         out.profile = *self->profile_;
         out.link = input.link;
+        out.destination_speed = input.destination_speed;
         out.has_job = input.job.has_value();
         if (input.job) {
           out.program = input.job->program;
           out.job = input.job->id;
+          out.tightness = input.job->tightness;
         }
         out.strategies = verdict.strategies;
         out.choice = verdict.choice;

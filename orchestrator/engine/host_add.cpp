@@ -37,6 +37,7 @@ class HostAdd final : public Task {
     host.health = HostHealth::Up;
     host.memory = facts->memory;
     host.cpus = facts->cpus;
+    host.cpu_speed = facts->cpu_speed;
     host.vm_overhead = facts->vm_overhead;
     host.hypervisor = facts->hypervisor;
     host.live_migration = facts->live_migration;

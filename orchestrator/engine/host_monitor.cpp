@@ -194,6 +194,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           if (!row) return;
           row->memory = facts->memory;
           row->cpus = facts->cpus;
+          row->cpu_speed = facts->cpu_speed;
           row->vm_overhead = facts->vm_overhead;
           row->hypervisor = facts->hypervisor;
           row->live_migration = facts->live_migration;

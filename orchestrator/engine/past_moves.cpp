@@ -48,7 +48,9 @@ policy::ForecastInput input_of(const Forecast& forecast) {
   if (forecast.has_job) {
     out.job = policy::JobCoupling{forecast.program};
     out.job->id = forecast.job;
+    out.job->tightness = forecast.tightness;
   }
+  out.destination_speed = forecast.destination_speed;
   return out;
 }
 

@@ -106,6 +106,7 @@ Result<Operation> plan(store::Transaction& tx, Context& context, const JobSubmit
   job.environment = request.environment;
   job.ranks = request.ranks;
   job.checkpoints = request.checkpoints;
+  job.tightness = request.tightness;
   job.created = context.ports.clock.wall_now();
   if (auto done = put_job(tx, context.ports.clock, job); !done) return done.error();
   Operation draft;

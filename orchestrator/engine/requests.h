@@ -134,6 +134,7 @@ struct JobSubmitRequest {
   std::vector<std::string> environment;  // "K=V"
   int ranks = 1;
   CheckpointPlan checkpoints = {};
+  double tightness = 1;  // Job::tightness
 };
 /// Of a running job.
 struct CheckpointRequest {

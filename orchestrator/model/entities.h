@@ -43,6 +43,7 @@ struct Host {
   HostFence fence = HostFence::None;
   int fences = 0;                      // begun since it was added: each has a note of its own
   std::string migration_address = {};  // where other hosts send VMs; "": it told none
+  double cpu_speed = 0;                // of one CPU, in any unit that all share; 0: it told none
 };
 
 struct Pool {
@@ -94,6 +95,7 @@ struct Job {
   int restarts = 0;                 // times that it went back to a checkpoint
   CheckpointId recovery_from = {};  // of the last try to bring it back by itself
   int recovery_tries = 0;           // from that checkpoint, counted before anything is done
+  double tightness = 1;             // share of one rank's stall that the job feels, 0 to 1
 };
 
 /// A persisted unit of work.

@@ -263,6 +263,8 @@ struct Forecast {
   std::optional<ForecastOutcome> outcome;  // none: no move came of it, or it has not ended
   /// Those that could be told; also of a move that came to nothing, and so has no outcome.
   std::vector<ScoredVerdict> verdicts = {};
+  double destination_speed = 1;  // how fast it computes against the source, as it was known
+  double tightness = 1;          // of the job, Job::tightness
 };
 
 }  // namespace mare

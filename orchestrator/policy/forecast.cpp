@@ -1,11 +1,34 @@
 #include "orchestrator/policy/forecast.h"
 
+#include <cmath>
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "orchestrator/policy/choice.h"
 #include "orchestrator/policy/strategy_estimate.h"
 
 namespace mare::policy {
+namespace {
+
+constexpr double kSameSpeed = 0.1;
+
+/// How what runs on the VM goes on afterwards, which no figure of the move tells.
+std::string pace_after(const ForecastInput& input) {
+  if (input.destination_speed == 1) return "";
+  char times[32];
+  std::snprintf(times, sizeof times, "%.2f", input.destination_speed);
+  return "; '" + input.destination.value + "' computes " + times + " times as fast as '" +
+         input.source.value + "'";
+}
+
+}  // namespace
+
+double relative_speed(double source, double destination) {
+  if (!(source > 0) || !(destination > 0)) return 1;
+  const double ratio = destination / source;
+  return std::abs(ratio - 1) < kSameSpeed ? 1 : ratio;
+}
 
 Verdict forecast(const ForecastInput& input) {
   const Situation situation(input);
@@ -22,7 +45,7 @@ Verdict forecast(const ForecastInput& input) {
   }
   const Choice choice = choose(situation, estimates);
   Verdict out;
-  out.reason = choice.reason;
+  out.reason = choice.reason + (choice.index ? pace_after(input) : "");
   if (choice.index) {
     out.choice = estimates[*choice.index].forecast.strategy;
     out.sending = estimates[*choice.index].sending;

@@ -52,8 +52,13 @@ struct ForecastInput {
   std::vector<Offer> offers;  // one for each strategy
   std::optional<JobCoupling> job;
   std::vector<PastMove> past;    // newest last
-  double destination_speed = 1;  // nu_j / nu_i of Neves 2009, Eq. 5.2
+  double destination_speed = 1;  // relative_speed()
 };
+
+/// nu_j / nu_i of Neves 2009, Eq. 5.2: how fast the destination computes against the source, by
+/// what both tell (HostFacts::cpu_speed). 1 where one tells nothing, and where they differ by less
+/// than a tenth: two measurements of the same host do as well.
+double relative_speed(double source, double destination);
 
 struct Verdict {
   std::vector<StrategyForecast> strategies;  // in the order of the offers

@@ -462,7 +462,8 @@ double added_job_time(const Situation& situation, const Replay& replay) {
   const double slowed = slowdown_of(situation, replay.crowded) * replay.live_s;
   const MemoryProfile& profile = situation.input.profile;
   const double cold = profile.emulated && !replay.cancelled
-                          ? situation.costs.emulated_warm_up_s / most_share(situation.input)
+                          ? situation.costs.emulated_warm_up_s /
+                                (most_share(situation.input) * situation.input.destination_speed)
                           : 0;
   return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s + cold);
 }

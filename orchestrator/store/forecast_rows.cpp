@@ -383,6 +383,8 @@ Forecast read_forecast(Statement& row) {
   }
   out.job = JobId{row.text()};
   out.verdicts = verdicts_from(row.text());
+  out.destination_speed = row.real();
+  out.tightness = row.real();
   return out;
 }
 
@@ -404,6 +406,7 @@ void bind_row(Statement& to, const Forecast& forecast) {
     to.bind_null();
   }
   to.bind(forecast.job.value).bind(verdicts_text(forecast.verdicts));
+  to.bind(forecast.destination_speed).bind(forecast.tightness);
 }
 
 }  // namespace mare::store

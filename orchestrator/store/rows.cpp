@@ -150,6 +150,7 @@ Host read_host(Statement& row) {
   host.fence = or_else(host_fence_from(row.text()), HostFence::Begun);
   host.fences = row.number();
   host.migration_address = row.text();
+  host.cpu_speed = row.real();
   return host;
 }
 
@@ -161,6 +162,7 @@ void bind_row(Statement& to, const Host& host) {
   to.bind(strategies_text(host.strategies)).bind(host.dirty_log).bind(host.dirty_log_why);
   to.bind(host.migration_tls).bind(host.failures).bind(host.lease.count());
   to.bind(to_string(host.fence)).bind(host.fences).bind(host.migration_address);
+  to.bind(host.cpu_speed);
 }
 
 Pool read_pool(Statement& row) {
@@ -259,6 +261,7 @@ Job read_job(Statement& row) {
   job.checkpoints.chain = row.number();
   job.checkpoints.max_age = Microseconds{row.integer()};
   job.checkpoints.partner = row.flag();
+  job.tightness = row.real();
   return job;
 }
 
@@ -274,7 +277,7 @@ void bind_row(Statement& to, const Job& job) {
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.safe_point_wait).count());
   to.bind(to_string(job.checkpoints.mode)).bind(job.checkpoints.chain);
   to.bind(std::chrono::duration_cast<Microseconds>(job.checkpoints.max_age).count());
-  to.bind(job.checkpoints.partner);
+  to.bind(job.checkpoints.partner).bind(job.tightness);
 }
 
 Operation read_operation(Statement& row) {

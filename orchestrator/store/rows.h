@@ -14,7 +14,7 @@ namespace mare::store {
 inline constexpr const char* kHostColumns =
     "id, address, admin, health, health_reason, memory_bytes, cpus, vm_overhead_bytes, hypervisor, "
     "live_migration, added_us, last_seen_us, strategies, dirty_log, dirty_log_why, "
-    "migration_tls, failures, lease_ms, fence, fences, migration_address";
+    "migration_tls, failures, lease_ms, fence, fences, migration_address, cpu_speed";
 inline constexpr const char* kPoolColumns =
     "id, image, image_version, size, memory_bytes, vcpus, token, hosts, created_us, "
     "move_policy, project";
@@ -25,7 +25,7 @@ inline constexpr const char* kJobColumns =
     "id, name, pool, command, environment, ranks, state, exit_code, reason, vms, output_bytes, "
     "created_us, started_us, ended_us, checkpoint_rule, checkpoint_every_us, checkpoints_kept, "
     "restarts, recovery_from, recovery_tries, safe_points, safe_point_wait_us, checkpoint_mode, "
-    "checkpoint_chain, checkpoints_max_age_us, checkpoint_partner";
+    "checkpoint_chain, checkpoints_max_age_us, checkpoint_partner, tightness";
 inline constexpr const char* kOperationColumns =
     "id, kind, target, state, outcome, reason, error_code, parent, cancel_requested, attempt, "
     "request, "
@@ -39,7 +39,8 @@ inline constexpr const char* kMigrationColumns =
 
 inline constexpr const char* kForecastColumns =
     "id, vm, source, destination, made_us, has_job, program, choice, reason, sending, policy, "
-    "profile, link, strategies, outcome, job, verdicts";
+    "profile, link, strategies, outcome, job, verdicts, "
+    "destination_speed, tightness";
 
 inline constexpr const char* kCheckpointColumns =
     "id, job, operation, state, began_us, completed_us, pause_us, skew_us, size_bytes, parts, "

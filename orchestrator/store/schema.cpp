@@ -195,9 +195,18 @@ ALTER TABLE forecast ADD COLUMN verdicts TEXT NOT NULL DEFAULT '[]';
 CREATE INDEX forecast_with_verdict ON forecast(seq) WHERE verdicts <> '[]';
 )sql";
 
-constexpr std::array kSteps{kVersion1,  kVersion2,  kVersion3, kVersion4, kVersion5,
-                            kVersion6,  kVersion7,  kVersion8, kVersion9, kVersion10,
-                            kVersion11, kVersion12, kVersion13};
+// How fast hosts are against each other, and how tightly the ranks of jobs wait for each other; of
+// forecasts, what was known of both.
+constexpr const char* kVersion14 = R"sql(
+ALTER TABLE host ADD COLUMN cpu_speed REAL NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN tightness REAL NOT NULL DEFAULT 1;
+ALTER TABLE forecast ADD COLUMN destination_speed REAL NOT NULL DEFAULT 1;
+ALTER TABLE forecast ADD COLUMN tightness REAL NOT NULL DEFAULT 1;
+)sql";
+
+constexpr std::array kSteps{kVersion1,  kVersion2,  kVersion3,  kVersion4, kVersion5,
+                            kVersion6,  kVersion7,  kVersion8,  kVersion9, kVersion10,
+                            kVersion11, kVersion12, kVersion13, kVersion14};
 
 }  // namespace
 

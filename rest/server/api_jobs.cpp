@@ -43,9 +43,9 @@ Response list_jobs(const Api& api, const Call& call) {
 Response submit_job(Api& api, const Call& call) {
   wire::JobBody body;
   if (auto refused = read_body(call, body)) return *refused;
-  return accepted(call, api.engine.submit(engine::JobSubmitRequest{body.pool, body.name,
-                                                                   body.command, body.environment,
-                                                                   body.ranks, body.checkpoints}));
+  return accepted(call, api.engine.submit(engine::JobSubmitRequest{
+                            body.pool, body.name, body.command, body.environment, body.ranks,
+                            body.checkpoints, body.tightness}));
 }
 
 Response take_checkpoint(Api& api, const Call& call) {

@@ -267,6 +267,7 @@ Json to_json(const JobBody& body) {
     out["checkpoints_max_age_s"] = body.checkpoints.max_age.count();
   }
   if (body.checkpoints.partner) out["checkpoint_partner"] = true;
+  if (body.tightness != 1) out["tightness"] = body.tightness;
   return out;
 }
 
@@ -283,6 +284,7 @@ void read(const Json& json, JobBody& body, Faults& faults) {
   read_environment(from, body.environment);
   body.ranks = static_cast<int>(from.whole("ranks", false, {1, kMostInt}).value_or(body.ranks));
   read_checkpoints(from, body.checkpoints);
+  body.tightness = from.number("tightness", false, {0, 1}).value_or(body.tightness);
   from.finish();
 }
 

@@ -60,6 +60,7 @@ struct JobBody {
   std::vector<std::string> environment;
   int ranks = 1;
   CheckpointPlan checkpoints = {};
+  double tightness = 1;  // 0 to 1
 };
 struct RestartBody {
   std::optional<CheckpointId> checkpoint;  // none: the newest

@@ -83,6 +83,7 @@ Json to_json(const HostRecord& record) {
               {"vm_overhead_mib", mib_json(host.vm_overhead)},
               {"vms", record.use.vms},
               {"cpus", host.cpus},
+              {"cpu_speed", host.cpu_speed > 0 ? Json(host.cpu_speed) : Json(nullptr)},
               {"hypervisor", text_or_null(host.hypervisor)},
               {"live_migration", host.live_migration},
               {"strategies", strategies_json(host.strategies)},
@@ -150,6 +151,7 @@ Json to_json(const Job& job) {
                                             ? Json(job.checkpoints.max_age.count())
                                             : Json(nullptr)},
               {"checkpoint_partner", job.checkpoints.partner},
+              {"tightness", job.tightness},
               {"restarts", job.restarts},
               {"created", time_json(job.created)},
               {"started", time_json(job.started)},

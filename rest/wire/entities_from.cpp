@@ -162,6 +162,7 @@ Result<HostRecord> host_from(const Json& json) {
   from.get_mib("vm_overhead_mib", out.host.vm_overhead);
   from.get("vms", out.use.vms);
   from.get("cpus", out.host.cpus);
+  out.host.cpu_speed = from.reader().number("cpu_speed", false).value_or(0);
   from.get("hypervisor", out.host.hypervisor);
   from.get("live_migration", out.host.live_migration);
   // A server of before the strategies has none of these; a newer one may know more strategies.
@@ -272,6 +273,7 @@ Result<Job> job_from(const Json& json) {
   if (const auto partner = from.reader().flag("checkpoint_partner", false)) {
     out.checkpoints.partner = *partner;
   }
+  out.tightness = from.reader().number("tightness", false).value_or(out.tightness);
   if (const auto restarts = from.reader().whole("restarts", false)) {
     out.restarts = static_cast<int>(*restarts);
   }

@@ -159,6 +159,8 @@ Json to_json(const Forecast& forecast) {
               {"outcome", forecast.outcome ? to_json(*forecast.outcome) : Json(nullptr)},
               {"verdicts", verdicts_json(forecast.verdicts)},
               {"has_job", forecast.has_job},
+              {"tightness", forecast.has_job ? Json(forecast.tightness) : Json(nullptr)},
+              {"destination_speed", forecast.destination_speed},
               {"program", forecast.program.empty() ? Json(nullptr) : Json(forecast.program)},
               {"policy", to_json(forecast.policy)},
               {"sending", forecast.choice ? to_json(forecast.sending) : Json(nullptr)},

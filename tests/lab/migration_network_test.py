@@ -96,6 +96,7 @@ class MigrationNetworkTest(unittest.TestCase):
         for host, address in zip(self.cluster.hosts, ("10.80.0.11", "10.80.0.12")):
             row = self.cluster.get(f"hosts/{host}")
             self.assertEqual((row["migration_address"], row["migration_tls"]), (address, True))
+            self.assertGreater(row["cpu_speed"], 0)
             shown = self.cluster.mare("host", "show", host).stdout
             self.assertRegex(shown, rf"(?m)^migrates at +{re.escape(address)}$")
             self.assertRegex(shown, r"(?m)^tls +yes$")

@@ -321,6 +321,42 @@ TEST_F(Forecasts, BadInputIsRefused) {
   EXPECT_EQ(described("drainHost", world.post("/api/v1/hosts/h1:drain?dry_run=1", "")).status, 400);
 }
 
+TEST_F(Forecasts, AHostThatIsSlowerIsTold) {
+  world.finish(world.post("/api/v1/hosts",
+                          R"({"id":"h9","address":"sim:///h9?memory_mib=2048&speed=0.5"})"));
+  EXPECT_EQ(get("getHost", "hosts/h1")["cpu_speed"], 1);
+  EXPECT_EQ(get("getHost", "hosts/h9")["cpu_speed"], 0.5);
+  const auto said = [&](const std::string& destination) {
+    const std::string id = dry_run(R"({"destination":")" + destination + R"("})")["id"];
+    return get("getForecast", "forecasts/" + id);
+  };
+  const std::string other = get("getVm", "vms/p-0")["host"] == "h1" ? "h2" : "h1";
+  EXPECT_EQ(said(other)["destination_speed"], 1);
+  EXPECT_TRUE(said(other)["tightness"].is_null()) << "no job is there";
+  const Json slower = said("h9");
+  EXPECT_EQ(slower["destination_speed"], 0.5);
+  EXPECT_THAT(slower["reason"].get<std::string>(),
+              HasSubstr("'h9' computes 0.50 times as fast as"));
+}
+
+TEST_F(Forecasts, AJobTellsHowTightlyItsRanksWait) {
+  const Json submitted =
+      described("submitJob",
+                world.post("/api/v1/jobs",
+                           R"({"pool":"p","command":["farm","--sim-work=60"],"tightness":0.25})"))
+          .json();
+  const std::string job = "jobs/" + submitted["target"].get<std::string>();
+  for (int i = 0; i < 1200 && get("getJob", job)["state"] != "running"; ++i) {
+    world.clock.sleep_for(Milliseconds{25});
+  }
+  EXPECT_EQ(get("getJob", job)["tightness"], 0.25);
+  const Json loose = get("getForecast", "forecasts/" + dry_run()["id"].get<std::string>());
+  EXPECT_EQ(loose["tightness"], 0.25);
+  const Json& stop = strategy(loose, "stop-and-copy");
+  EXPECT_LT(stop["added_job_time_s"]["value"].get<double>(),
+            stop["downtime_s"]["value"].get<double>() / 2);
+}
+
 TEST_F(Forecasts, HostsTellWhatTheyOffer) {
   const Json host = get("getHost", "hosts/h1");
   EXPECT_EQ(host["dirty_log"], "sim");

@@ -267,7 +267,7 @@ TEST_F(Moments, ADryRunTellsOfTheTrough) {
   engine::ForecastRequest request{vm, {}, {}, {Moment::Trough, Seconds{900}}};
   const Operation ended = end_of(world.engine().submit(request));
   ASSERT_EQ(ended.outcome, Outcome::Succeeded) << ended.reason;
-  EXPECT_THAT(ended.reason, HasSubstr("The next trough of its writing begins in 19"));
+  EXPECT_THAT(ended.reason, HasSubstr("; the next trough of its writing begins in 19"));
   request.timing.within = Seconds{0};
   EXPECT_EQ(world.engine().submit(request).error().field, "within_s");
 }

@@ -179,6 +179,12 @@ void add_submit(CLI::App& job, Action& action, const Trailing& trailing) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME=VALUE");
+  submit
+      ->add_option("--tightness", options->body.tightness,
+                   "Share of one rank's stall that the whole job feels: 1 if all wait for the "
+                   "slowest, 0 if none does; forecasts of moves go by it")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   add_checkpoint_options(*submit, options->body.checkpoints);
   submit->add_flag("-f,--follow", options->follow, "Show its output as it comes, then its end");
   submit->add_flag("--cancel-on-interrupt", options->cancel_on_interrupt,

@@ -112,6 +112,7 @@ Columns host_columns(WallTime now) {
       {"MEMORY", mib("memory_mib"), Shown::Always, true},
       {"CPUS", plain("cpus"), Shown::Always, true},
       {"LIVE", [](const Json& o) { return std::string(flag(o, "live_migration") ? "yes" : "no"); }},
+      {"CPU SPEED", plain("cpu_speed"), Shown::Alone},
       {"STRATEGIES", list("strategies"), Shown::Alone},
       {"DIRTY LOG",
        [](const Json& o) {

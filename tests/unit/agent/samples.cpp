@@ -41,6 +41,7 @@ HostFacts full_facts() {
   facts.cloning = true;
   facts.cloning_why = "b\xff";
   facts.captures_to_leave = true;
+  facts.cpu_speed = 431.5;
   return facts;
 }
 
@@ -164,14 +165,14 @@ bool same(const VmSpec& a, const VmSpec& b) {
 }
 
 bool same(const HostFacts& a, const HostFacts& b) {
-  const auto& [hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log, log_why,
-               version, tls, address, cloning, cloning_why, leaves] = a;
-  return std::tie(hypervisor, memory, cpus, overhead, accelerated, live, why, strategies, log,
-                  log_why, version, tls, address, cloning, cloning_why, leaves) ==
-         std::tie(b.hypervisor, b.memory, b.cpus, b.vm_overhead, b.accelerated, b.live_migration,
-                  b.live_migration_why, b.strategies, b.dirty_log, b.dirty_log_why, b.agent_version,
-                  b.migration_tls, b.migration_address, b.cloning, b.cloning_why,
-                  b.captures_to_leave);
+  const auto& [hypervisor, memory, cpus, speed, overhead, accelerated, live, why, strategies, log,
+               log_why, version, tls, address, cloning, cloning_why, leaves] = a;
+  return std::tie(hypervisor, memory, cpus, speed, overhead, accelerated, live, why, strategies,
+                  log, log_why, version, tls, address, cloning, cloning_why, leaves) ==
+         std::tie(b.hypervisor, b.memory, b.cpus, b.cpu_speed, b.vm_overhead, b.accelerated,
+                  b.live_migration, b.live_migration_why, b.strategies, b.dirty_log,
+                  b.dirty_log_why, b.agent_version, b.migration_tls, b.migration_address, b.cloning,
+                  b.cloning_why, b.captures_to_leave);
 }
 
 bool same(const TemplateSpec& a, const TemplateSpec& b) {

@@ -629,6 +629,13 @@ class Jobs(CommandTest):
         for wrong in (["--safe-point-wait", "2s"], ["--safe-points", "--safe-point-wait", "soon"]):
             self.assertIn("safe-point", self.mare("job", "submit", "demo", *wrong, "--", "p", code=2).stderr)
 
+    def test_a_job_tells_how_tightly_its_ranks_wait(self) -> None:
+        self.submit(state="queued")
+        for words, told in ((["--tightness", "0.25"], 0.25), ([], None)):
+            self.mare("job", "submit", "demo", *words, "--", "prog")
+            self.assertEqual(self.sent("POST")[-1][1].get("tightness"), told)
+        self.assertIn("tightness", self.mare("job", "submit", "demo", "--tightness", "2", "--", "p", code=2).stderr)
+
     def test_partners_are_asked_for_with_and_without_a_rule(self) -> None:
         self.submit(state="queued", checkpoint_rule="never", checkpoint_partner=True)
         for words, told in ((["--checkpoint-partner"], ("never", True)), ([], ("never", None)),

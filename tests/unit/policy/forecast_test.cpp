@@ -397,6 +397,34 @@ TEST(Forecast, ALooseJobLosesLess) {
   EXPECT_NEAR(of(forecast(in), Strategy::StopAndCopy).added_job_time_s.value, tight / 2, 1e-9);
 }
 
+TEST(Forecast, HostsThatDifferByLessThanATenthAreAlike) {
+  EXPECT_EQ(relative_speed(400, 437), 1);
+  EXPECT_EQ(relative_speed(400, 363), 1);
+  EXPECT_DOUBLE_EQ(relative_speed(400, 200), 0.5);
+  EXPECT_DOUBLE_EQ(relative_speed(400, 500), 1.25);
+  EXPECT_EQ(relative_speed(0, 200), 1) << "an older agent tells none";
+  EXPECT_EQ(relative_speed(400, 0), 1);
+}
+
+TEST(Forecast, ASlowerDestinationIsTold) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  EXPECT_EQ(forecast(in).reason.find("times as fast"), std::string::npos);
+  in.destination_speed = 0.5;
+  EXPECT_NE(forecast(in).reason.find("computes 0.50 times as fast as"), std::string::npos)
+      << forecast(in).reason;
+  in.policy.priority = Priority::Manual;  // and names no strategy
+  EXPECT_EQ(forecast(in).reason.find("times as fast"), std::string::npos)
+      << "it is not going there";
+}
+
+/// A guest that asks for pages at half of the pace waits for fewer of them.
+TEST(Forecast, AGuestOnASlowerHostAsksForFewerPages) {
+  ForecastInput in = input(20 * kMega, 100 * kMega);
+  const double alike = of(forecast(in), Strategy::PostCopy).added_job_time_s.value;
+  in.destination_speed = 0.25;
+  EXPECT_LT(of(forecast(in), Strategy::PostCopy).added_job_time_s.value, alike);
+}
+
 TEST(Forecast, AnUnwatchedVmIsCalledAGuess) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   in.profile.cycles.clear();

@@ -167,6 +167,10 @@ TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
                          "ALTER TABLE forecast DROP COLUMN verdicts;"
                          "ALTER TABLE forecast DROP COLUMN job;"
                          "ALTER TABLE host DROP COLUMN migration_address;"
+                         "ALTER TABLE host DROP COLUMN cpu_speed;"
+                         "ALTER TABLE job DROP COLUMN tightness;"
+                         "ALTER TABLE forecast DROP COLUMN destination_speed;"
+                         "ALTER TABLE forecast DROP COLUMN tightness;"
                          "ALTER TABLE migration DROP COLUMN earlier;"
                          "ALTER TABLE migration DROP COLUMN reconsiders;"
                          "ALTER TABLE job DROP COLUMN checkpoint_partner;"
@@ -180,7 +184,9 @@ TEST_F(CheckpointStoreTest, AFileOfVersion8HasNoPartners) {
   auto opened = Store::open(file);
   ASSERT_TRUE(opened) << opened.error().text();
   store_ = std::move(*opened);
-  EXPECT_FALSE(get<Job>([](const Reader& r) { return r.job(JobId{"job-1"}); }).checkpoints.partner);
+  const auto old = get<Job>([](const Reader& r) { return r.job(JobId{"job-1"}); });
+  EXPECT_FALSE(old.checkpoints.partner);
+  EXPECT_EQ(old.tightness, 1) << "all wait for the slowest, as was taken of every job";
   const auto found =
       get<Checkpoint>([](const Reader& r) { return r.checkpoint(CheckpointId{"ck-1"}); });
   ASSERT_EQ(found.parts.size(), 2U);

@@ -70,6 +70,8 @@ Forecast full_forecast(const std::string& id) {
   out.has_job = true;
   out.program = "migtest";
   out.job = JobId{"job-7"};
+  out.tightness = 0.25;
+  out.destination_speed = 0.5;
   StrategyForecast one;
   one.strategy = Strategy::PreCopy;
   one.offered = true;
@@ -168,6 +170,8 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_TRUE(row->has_job);
     EXPECT_EQ(row->program, "migtest");
     EXPECT_EQ(row->job, JobId{"job-7"});
+    EXPECT_EQ(row->tightness, 0.25);
+    EXPECT_EQ(row->destination_speed, 0.5);
     EXPECT_EQ(row->strategies.size(), 2U);
     const auto& one = row->strategies.front();
     EXPECT_EQ(one.strategy, Strategy::PreCopy);
@@ -325,7 +329,7 @@ TEST_F(ForecastStoreTest, AFileOfVersion1IsBroughtUpWithItsRows) {
     ASSERT_TRUE((*store)->read([opened](const Reader& reader) -> Status {
       const auto host = reader.host(HostId{"h1"});
       EXPECT_TRUE(host && host->strategies.empty() && host->dirty_log.empty());
-      EXPECT_TRUE(host && host->migration_address.empty());
+      EXPECT_TRUE(host && host->migration_address.empty() && host->cpu_speed == 0);
       const auto migration = reader.migration(OperationId{"op-1"});
       EXPECT_TRUE(migration && migration->sending.strategy == Strategy::PreCopy);
       EXPECT_TRUE(migration && migration->transferred == Bytes{8});

@@ -53,6 +53,7 @@ class StoreTest : public testing::Test {
     host.dirty_log_why = "x";
     host.migration_tls = true;
     host.migration_address = "192.0.2.7";
+    host.cpu_speed = 431.5;
     host.added = WallTime{11};
     host.last_seen = WallTime{12};
     return host;
@@ -298,6 +299,7 @@ TEST_F(StoreTest, EveryFieldOfAHostComesBackAfterReopening) {
     EXPECT_EQ(row->dirty_log_why, host.dirty_log_why);
     EXPECT_TRUE(row->migration_tls);
     EXPECT_EQ(row->migration_address, host.migration_address);
+    EXPECT_EQ(row->cpu_speed, host.cpu_speed);
     EXPECT_EQ(row->added, host.added);
     EXPECT_EQ(row->last_seen, host.last_seen);
     return ok_status();

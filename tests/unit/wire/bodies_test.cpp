@@ -278,6 +278,9 @@ TEST(JobBody, BadInput) {
   EXPECT_THAT(bad<JobBody>(job + R"("checkpoint_partner":"h2"})"),
               ElementsAre("/checkpoint_partner"))
       << "which host is not for the user to say";
+  for (const char* wrong : {"-0.1", "1.01", "\"loose\""}) {
+    EXPECT_THAT(bad<JobBody>(job + R"("tightness":)" + wrong + "}"), ElementsAre("/tightness"));
+  }
   EXPECT_THAT(bad<JobBody>("{}"), ElementsAre("/pool", "/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[]})"), ElementsAre("/command"));
   EXPECT_THAT(bad<JobBody>(R"({"pool":"p","command":[""]})"), ElementsAre("/command"));

@@ -77,6 +77,7 @@ TEST(Entities, Host) {
   record.host.dirty_log = "pagemap-scan";
   record.host.dirty_log_why = "x";
   record.host.migration_address = "10.78.0.11";
+  record.host.cpu_speed = 431.5;
   record.use = {3, mebibytes(696)};
   there_and_back(record, host_from);
   HostRecord least;
@@ -85,6 +86,7 @@ TEST(Entities, Host) {
   EXPECT_TRUE(to_json(least)["health_reason"].is_null());
   EXPECT_TRUE(to_json(least)["last_seen"].is_null());
   EXPECT_TRUE(to_json(least)["migration_address"].is_null());
+  EXPECT_TRUE(to_json(least)["cpu_speed"].is_null());
 }
 
 TEST(Entities, PoolKeepsItsTokenToItself) {
@@ -161,11 +163,16 @@ TEST(Entities, Job) {
   job.checkpoints.partner = true;
   there_and_back(job, job_from);
   EXPECT_EQ(to_json(job)["checkpoint_partner"], true);
+  EXPECT_EQ(to_json(job)["tightness"], 1);
+  job.tightness = 0.25;
+  there_and_back(job, job_from);
+  EXPECT_EQ(to_json(job)["tightness"], 0.25);
   EXPECT_EQ(to_json(job)["checkpoint_every_s"], 2.5);
   Json old = to_json(job);
-  for (const char* name : {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept",
-                           "checkpoint_mode", "checkpoint_chain", "checkpoints_max_age_s",
-                           "restarts", "safe_points", "safe_point_wait_s", "checkpoint_partner"}) {
+  for (const char* name :
+       {"checkpoint_rule", "checkpoint_every_s", "checkpoints_kept", "checkpoint_mode",
+        "checkpoint_chain", "checkpoints_max_age_s", "restarts", "safe_points", "safe_point_wait_s",
+        "checkpoint_partner", "tightness"}) {
     old.erase(name);
   }
   const auto from_older = job_from(old);
@@ -173,6 +180,7 @@ TEST(Entities, Job) {
   EXPECT_EQ(from_older->checkpoints.rule, CheckpointRule::Never);
   EXPECT_FALSE(from_older->checkpoints.safe_points);
   EXPECT_FALSE(from_older->checkpoints.partner);
+  EXPECT_EQ(from_older->tightness, 1);
 }
 
 TEST(Entities, Checkpoint) {
