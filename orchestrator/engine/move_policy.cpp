@@ -1,7 +1,11 @@
 #include "orchestrator/engine/move_policy.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "orchestrator/model/knobs_json.h"
 
 namespace mare::engine {
 namespace {
@@ -45,6 +49,7 @@ std::string text_of(const MovePolicy& policy, bool force, const Timing& timing) 
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
   if (policy.drop_page_cache) out["drop_page_cache"] = true;
+  if (policy.knobs != Knobs{}) out["knobs"] = knobs_json<json>(policy.knobs);
   if (force) out["force"] = true;
   if (timing.moment != Moment::Now) {
     out["moment"] = to_string(timing.moment);
@@ -82,6 +87,7 @@ MovePolicy move_policy_from(const std::string& text) {
   }
   if (auto limit = number<double>(from, "time_limit_s")) out.time_limit = Seconds{*limit};
   out.drop_page_cache = from.value("drop_page_cache", json(false)) == json(true);
+  out.knobs = knobs_from(from, "knobs");
   return out;
 }
 
@@ -96,6 +102,7 @@ std::string text_of(const PolicyChange& change) {
   put(out, "time_limit_s", change.time_limit, [](Seconds limit) { return limit.count(); });
   if (change.at_limit) out["at_limit"] = to_string(*change.at_limit);
   if (change.drop_page_cache) out["drop_page_cache"] = *change.drop_page_cache;
+  if (change.knobs) out["knobs"] = knobs_json<json>(*change.knobs);
   return out.dump();
 }
 
@@ -111,10 +118,59 @@ PolicyChange policy_change_from(const std::string& text) {
   out.time_limit = stated(from, "time_limit_s", said.time_limit);
   out.at_limit = limit_action_from(word(from, "at_limit"));
   if (from.contains("drop_page_cache")) out.drop_page_cache = said.drop_page_cache;
+  if (from.contains("knobs")) out.knobs = said.knobs;
   return out;
 }
 
+namespace {
+
+std::string plain(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return text;
+}
+
+Status check_knobs(const MovePolicy& policy) {
+  for (const auto& knob : kKnobs) {
+    const auto& value = policy.knobs.*knob.value;
+    if (!value) continue;
+    const std::string name = "'" + std::string(knob.name) + "'";
+    if (policy.strategy != knob.of) {
+      const std::string of(to_string(knob.of));
+      return field_error("knobs", name + " is a knob of " + of + " moves alone",
+                         "name the strategy " + of + " with it, or leave it out");
+    }
+    const bool fits = *value >= knob.least && *value <= knob.most;
+    if (!fits || (knob.whole && *value != std::floor(*value))) {
+      return field_error("knobs", name + " can't be " + plain(*value),
+                         std::string("give ") + (knob.whole ? "a whole number of " : "") +
+                             plain(knob.least) + " to " + plain(knob.most));
+    }
+  }
+  const auto& least = policy.knobs.rate_min;
+  const auto& most = policy.knobs.rate_max;
+  if (least && most && *least > *most) {
+    return field_error("knobs",
+                       "'rate_min_bytes_per_s' " + plain(*least) +
+                           " is more than 'rate_max_bytes_per_s' " + plain(*most),
+                       "give a smaller one, or leave one of them out");
+  }
+  for (const auto& rate : {least, most}) {
+    if (rate && policy.bandwidth_limit && *rate > policy.bandwidth_limit->value) {
+      return field_error("knobs",
+                         "a rate of " + plain(*rate) +
+                             " bytes/s is more than the bandwidth limit, " +
+                             plain(policy.bandwidth_limit->value),
+                         "give a smaller one, or a higher limit ('none' for none)");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Status check(const MovePolicy& policy) {
+  if (auto good = check_knobs(policy); !good) return good;
   if (policy.priority == Priority::Manual && !policy.strategy) {
     return field_error("priority", "'manual' leaves the choice to you", "name a strategy");
   }
@@ -181,6 +237,7 @@ Sending sending_for(const MovePolicy& policy) {
   out.strategy = policy.strategy.value_or(Strategy::PreCopy);
   out.rate_max = policy.bandwidth_limit.value_or(kUsualRate);
   out.rate_min = BytesPerSecond{out.rate_max.value * kFirstRate};
+  set_knobs(out, policy.knobs);
   out.allow_post_copy = policy.time_limit && policy.at_limit == LimitAction::PostCopy;
   return out;
 }

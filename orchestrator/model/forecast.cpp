@@ -105,11 +105,37 @@ PolicyChange default_policy() {
   out.time_limit.emplace();
   out.at_limit = usual.at_limit;
   out.drop_page_cache = usual.drop_page_cache;
+  out.knobs = usual.knobs;
   return out;
+}
+
+void set_knobs(Sending& sending, const Knobs& knobs) {
+  const auto set = [](auto& value, const std::optional<double>& knob) {
+    if (knob) value = static_cast<std::remove_reference_t<decltype(value)>>(*knob);
+  };
+  switch (sending.strategy) {
+    case Strategy::RateControlled:
+      set(sending.rate_min.value, knobs.rate_min);
+      set(sending.rate_max.value, knobs.rate_max);
+      set(sending.rate_gain, knobs.rate_gain);
+      if (!knobs.rate_min) sending.rate_min = std::min(sending.rate_min, sending.rate_max);
+      if (!knobs.rate_max) sending.rate_max = std::max(sending.rate_min, sending.rate_max);
+      return;
+    case Strategy::Throttled:
+      set(sending.throttle_initial_percent, knobs.throttle_initial);
+      set(sending.throttle_step_percent, knobs.throttle_step);
+      return;
+    case Strategy::Hybrid:
+      set(sending.pre_copy_rounds, knobs.pre_copy_rounds);
+      return;
+    default:
+      return;
+  }
 }
 
 MovePolicy changed(MovePolicy policy, const PolicyChange& change) {
   const bool was_manual = policy.priority == Priority::Manual;
+  const auto before = policy.strategy;
   if (change.priority) {
     policy.priority = *change.priority;
     if (policy.priority != Priority::Manual) policy.strategy.reset();
@@ -125,6 +151,8 @@ MovePolicy changed(MovePolicy policy, const PolicyChange& change) {
   if (change.time_limit) policy.time_limit = *change.time_limit;
   if (change.at_limit) policy.at_limit = *change.at_limit;
   if (change.drop_page_cache) policy.drop_page_cache = *change.drop_page_cache;
+  if (policy.strategy != before) policy.knobs = {};
+  if (change.knobs) policy.knobs = *change.knobs;
   return policy;
 }
 

@@ -2,6 +2,7 @@
 // would cost. Values only; orchestrator/policy computes them (docs/forecast.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -178,6 +179,38 @@ inline constexpr BytesPerSecond kLeastBandwidthLimit{1024 * 1024};  // libvirt c
 inline constexpr BytesPerSecond kMostBandwidthLimit{1e12};
 inline constexpr Milliseconds kMostDowntimeLimit{2'000'000};  // QEMU's own limit
 
+/// Knobs of the strategy that a policy names, set by hand; the forecast chooses the others.
+struct Knobs {
+  std::optional<double> rate_min;          // RateControlled: V_min of Neves 2009, Eq. 4.1
+  std::optional<double> rate_max;          // RateControlled: V_max
+  std::optional<double> rate_gain;         // RateControlled: K of Eq. 4.2
+  std::optional<double> throttle_initial;  // Throttled, percent
+  std::optional<double> throttle_step;     // Throttled, percent
+  std::optional<double> pre_copy_rounds;   // Hybrid: before the switch
+  bool operator==(const Knobs&) const = default;
+};
+struct Knob {
+  std::string_view name;  // in JSON, as in a Sending there
+  std::optional<double> Knobs::*value;
+  Strategy of;
+  double least;
+  double most;
+  bool whole;
+};
+inline constexpr std::array<Knob, 6> kKnobs{{
+    {"rate_min_bytes_per_s", &Knobs::rate_min, Strategy::RateControlled, kLeastBandwidthLimit.value,
+     kMostBandwidthLimit.value, false},
+    {"rate_max_bytes_per_s", &Knobs::rate_max, Strategy::RateControlled, kLeastBandwidthLimit.value,
+     kMostBandwidthLimit.value, false},
+    {"rate_gain", &Knobs::rate_gain, Strategy::RateControlled, 0, 1000, false},
+    {"throttle_initial_percent", &Knobs::throttle_initial, Strategy::Throttled, 1, 99, true},
+    {"throttle_step_percent", &Knobs::throttle_step, Strategy::Throttled, 1, 99, true},
+    {"pre_copy_rounds", &Knobs::pre_copy_rounds, Strategy::Hybrid, 1, 10, true},
+}};
+/// Those of the sending's own strategy. Where only one end of the rate is stated, the other one
+/// gives way.
+void set_knobs(Sending& sending, const Knobs& knobs);
+
 /// What a user asks of a move. Stated per pool, overridden per migration.
 struct MovePolicy {
   Priority priority = Priority::LeastStall;
@@ -187,6 +220,7 @@ struct MovePolicy {
   std::optional<Seconds> time_limit;
   LimitAction at_limit = LimitAction::Cancel;
   bool drop_page_cache = false;  // the guest gives it back before the move
+  Knobs knobs = {};              // of `strategy`; none without one
 };
 
 /// Some fields of a policy; those that it does not state stay as they are. An optional in an
@@ -199,10 +233,12 @@ struct PolicyChange {
   std::optional<std::optional<Seconds>> time_limit;
   std::optional<LimitAction> at_limit;
   std::optional<bool> drop_page_cache;
+  std::optional<Knobs> knobs;  // all of them: those that it does not state are none
 };
 /// States every field, as a policy has it that nobody stated.
 PolicyChange default_policy();
-/// A stated strategy makes the priority Manual; another priority drops the strategy.
+/// A stated strategy makes the priority Manual; another priority drops the strategy. Another
+/// strategy drops the knobs.
 MovePolicy changed(MovePolicy policy, const PolicyChange& change);
 
 /// When a move begins. At a safe point: its ranks are in an MPI collective, or just past one.

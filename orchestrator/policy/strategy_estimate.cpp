@@ -141,14 +141,14 @@ std::optional<SweepSwitch> sweep_switch(const Situation& situation) {
   return out;
 }
 
-/// A strategy's own knobs; the first are the usual ones.
-std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
+/// A strategy's own knobs beside those that are set; the first are the usual ones.
+std::vector<Sending> free_knobs(const Situation& situation, Strategy strategy, const Knobs& knobs) {
   Sending usual;
   usual.strategy = strategy;
   std::vector<Sending> out;
   switch (strategy) {
     case Strategy::RateControlled:
-      usual.rate_max = BytesPerSecond{rate_max(situation)};
+      usual.rate_max = BytesPerSecond{knobs.rate_max.value_or(rate_max(situation))};
       for (const double share : {0.5, 0.25, 0.75}) {
         usual.rate_min = BytesPerSecond{share * usual.rate_max.value};
         out.push_back(usual);
@@ -175,6 +175,19 @@ std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
     default:
       return {usual};
   }
+}
+
+std::vector<Sending> own_knobs(const Situation& situation, Strategy strategy) {
+  const MovePolicy& policy = situation.input.policy;
+  const Knobs knobs = policy.strategy == strategy ? policy.knobs : Knobs{};
+  std::vector<Sending> out = free_knobs(situation, strategy, knobs);
+  // A switch behind a sweep is for one round before it.
+  std::erase_if(out, [&](const Sending& one) {
+    const bool sweeps = !one.sweep_switch.waits.empty();
+    return sweeps && knobs.pre_copy_rounds.value_or(one.pre_copy_rounds) != one.pre_copy_rounds;
+  });
+  for (auto& one : out) set_knobs(one, knobs);
+  return out;
 }
 
 bool makes_rounds(Strategy strategy) {

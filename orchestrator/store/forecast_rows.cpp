@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "orchestrator/core/checksum.h"
+#include "orchestrator/model/knobs_json.h"
 #include "orchestrator/store/rows.h"
 
 namespace mare::store {
@@ -250,6 +251,7 @@ std::string policy_text(const MovePolicy& policy) {
   if (policy.downtime_limit) out["downtime_limit_ms"] = policy.downtime_limit->count();
   if (policy.time_limit) out["time_limit_s"] = policy.time_limit->count();
   if (policy.drop_page_cache) out["drop_page_cache"] = true;
+  if (policy.knobs != Knobs{}) out["knobs"] = knobs_json<json>(policy.knobs);
   return out.dump();
 }
 
@@ -269,6 +271,7 @@ MovePolicy policy_from(const std::string& text) {
     out.time_limit = Seconds{number_or(from, "time_limit_s", 0.0)};
   }
   out.drop_page_cache = flag_or(from, "drop_page_cache", false);
+  out.knobs = knobs_from(from, "knobs");
   return out;
 }
 

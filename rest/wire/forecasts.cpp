@@ -1,5 +1,6 @@
 #include "rest/wire/forecasts.h"
 
+#include "rest/wire/policies.h"
 #include "rest/wire/time.h"
 
 namespace mare::wire {
@@ -62,7 +63,8 @@ Json to_json(const MovePolicy& policy) {
        or_null(policy.downtime_limit, [](Milliseconds limit) { return limit.count(); })},
       {"time_limit_s", or_null(policy.time_limit, [](Seconds limit) { return limit.count(); })},
       {"at_limit", to_string(policy.at_limit)},
-      {"drop_page_cache", policy.drop_page_cache}};
+      {"drop_page_cache", policy.drop_page_cache},
+      {"knobs", to_json(policy.knobs)}};
 }
 
 Json to_json(const Sending& sending) {

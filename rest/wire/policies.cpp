@@ -1,5 +1,7 @@
 #include "rest/wire/policies.h"
 
+#include "orchestrator/model/knobs_json.h"
+
 namespace mare::wire {
 namespace {
 
@@ -59,7 +61,31 @@ void read_action(ObjectReader& from, PolicyChange& change) {
              "'" + *name + "' can't be done; give one of cancel, stop-and-copy, post-copy");
 }
 
+void read_knobs(ObjectReader& from, PolicyChange& change) {
+  if (from.null("knobs")) change.knobs.emplace();
+  const Json* object = from.object("knobs", false);
+  if (object == nullptr) return;
+  change.knobs.emplace();
+  ObjectReader members = from.inside("knobs", *object);
+  for (const auto& knob : kKnobs) {
+    const std::string name(knob.name);
+    const NumberRule rule{knob.least, knob.most};
+    if (knob.whole) {
+      if (auto value = members.whole(name, false, rule)) {
+        (*change.knobs).*knob.value = static_cast<double>(*value);
+      }
+    } else if (auto value = members.number(name, false, rule)) {
+      (*change.knobs).*knob.value = *value;
+    }
+  }
+  members.finish();
+}
+
 }  // namespace
+
+Json to_json(const Knobs& knobs) {
+  return knobs == Knobs{} ? Json(nullptr) : knobs_json<Json>(knobs);
+}
 
 Json to_json(const PolicyChange& change) {
   Json out = Json::object();
@@ -72,6 +98,7 @@ Json to_json(const PolicyChange& change) {
   put(out, "time_limit_s", change.time_limit, [](Seconds limit) { return limit.count(); });
   if (change.at_limit) out["at_limit"] = to_string(*change.at_limit);
   if (change.drop_page_cache) out["drop_page_cache"] = *change.drop_page_cache;
+  if (change.knobs) out["knobs"] = to_json(*change.knobs);
   return out;
 }
 
@@ -82,6 +109,7 @@ void read(ObjectReader& from, PolicyChange& change) {
   read_action(from, change);
   if (from.null("drop_page_cache")) change.drop_page_cache = MovePolicy{}.drop_page_cache;
   if (auto drop = from.flag("drop_page_cache", false)) change.drop_page_cache = *drop;
+  read_knobs(from, change);
 }
 
 void read(const Json& json, const std::string& pointer, PolicyChange& change, Faults& faults) {

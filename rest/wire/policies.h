@@ -8,6 +8,8 @@
 
 namespace mare::wire {
 
+/// Null where none is stated.
+Json to_json(const Knobs& knobs);
 /// Only what is stated.
 Json to_json(const PolicyChange& change);
 /// From the members of an object that may have others.

@@ -63,6 +63,10 @@ class ObjectReader {
   /// An object; read it with a reader of its own.
   const Json* object(const std::string& name, bool needed);
   const Json* array(const std::string& name, bool needed);
+  /// For what object() answered, as strict as this one.
+  ObjectReader inside(const std::string& name, const Json& member) const {
+    return {member, pointer_to(name), strictness_, faults_};
+  }
 
   /// One of the names that `from` knows; `known` says them in the fault.
   template <typename T, typename From>

@@ -12,6 +12,9 @@ from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
 POOL = "strat"
+# Set by hand, where the forecast would choose.
+KNOBS = {"rate-controlled": {"rate_min_bytes_per_s": 20e6, "rate_gain": 2}, "throttled": {"throttle_initial_percent": 33},
+         "hybrid": {"pre_copy_rounds": 2}}
 STRATEGIES = ("pre-copy", "rate-controlled", "throttled", "compressed", "post-copy", "hybrid", "stop-and-copy", "checkpoint-restart")
 # Where libvirt has a QEMU listen for a VM that comes.
 QEMU_PORTS = (49152, 49215)
@@ -48,8 +51,11 @@ class StrategiesTest(unittest.TestCase):
             with self.subTest(strategy=strategy):
                 source = self.cluster.host_of(vm)
                 destination = self.cluster.another_host(source)
-                record = self.cluster.migrate(vm, destination, strategy=strategy)
+                knobs = KNOBS.get(strategy, {})
+                record = self.cluster.migrate(vm, destination, strategy=strategy, knobs=knobs)
                 self.assertEqual(record["strategy"], strategy)
+                sent = self.cluster.get(f"forecasts/{record['id']}")["sending"]
+                self.assertEqual({name: sent[name] for name in knobs}, knobs)
                 self.assertEqual(self.cluster.assert_runs_once(vm), destination)
                 job.assert_advances()
                 self.assert_rounds(record)

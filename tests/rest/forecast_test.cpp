@@ -298,6 +298,37 @@ TEST_F(Forecasts, AVmsMemoryIsAskedOfItsHost) {
   EXPECT_EQ(stopped.json()["code"], "failed_precondition");
 }
 
+TEST_F(Forecasts, KnobsThatAreSetAreTheOnesThatAreSent) {
+  const Json operation = dry_run(R"({"strategy":"hybrid","knobs":{"pre_copy_rounds":3}})");
+  const Json forecast = get("getForecast", "forecasts/" + operation["id"].get<std::string>());
+  EXPECT_EQ(forecast["sending"]["pre_copy_rounds"], 3);
+  EXPECT_EQ(forecast["policy"]["knobs"], Json({{"pre_copy_rounds", 3}}));
+  const std::string id =
+      move(R"({"strategy":"throttled","knobs":{"throttle_initial_percent":33}})")["id"];
+  const Json moved = get("getForecast", "forecasts/" + id);
+  EXPECT_EQ(moved["sending"]["throttle_initial_percent"], 33);
+  for (const char* bad :
+       {R"({"knobs":{"rate_gain":1}})", R"({"strategy":"hybrid","knobs":{"rate_gain":1}})",
+        R"({"strategy":"hybrid","knobs":{"pre_copy_rounds":11}})"}) {
+    const Got got = described("migrateVm", world.post("/api/v1/vms/p-0/migrations", bad));
+    EXPECT_EQ(got.status, 400) << bad;
+    EXPECT_THAT(got.body, HasSubstr("/knobs")) << bad;
+  }
+}
+
+TEST_F(Forecasts, APoolKeepsItsKnobsUntilItsStrategyChanges) {
+  const auto patch = [&](const std::string& policy) {
+    const Got got =
+        described("patchPool", world.patch("/api/v1/pools/p", R"({"move_policy":)" + policy + "}"));
+    EXPECT_EQ(got.status, 200) << got.body;
+    return get("getPool", "pools/p")["move_policy"]["knobs"];
+  };
+  EXPECT_EQ(patch(R"({"strategy":"throttled","knobs":{"throttle_step_percent":5}})"),
+            Json({{"throttle_step_percent", 5}}));
+  EXPECT_EQ(patch(R"({"time_limit_s":60})"), Json({{"throttle_step_percent", 5}}));
+  EXPECT_TRUE(patch(R"({"strategy":"hybrid"})").is_null());
+}
+
 TEST_F(Forecasts, BadInputIsRefused) {
   const auto status = [&](const std::string& query, const std::string& body) {
     return described("migrateVm", world.post("/api/v1/vms/p-0/migrations" + query, body)).status;

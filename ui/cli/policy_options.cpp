@@ -34,6 +34,24 @@ void state(std::optional<std::optional<T>>& field, const std::string& written, P
   if (written != kNone) *field = parse(written);
 }
 
+void add_knobs(CLI::App& command, PolicyOptions& options) {
+  const auto add = [&command](const char* name, auto& value, const char* kind, const char* help) {
+    return command.add_option(name, value, help)->group("Knobs of the strategy")->type_name(kind);
+  };
+  add("--rate-min", options.rate_min, "RATE", "rate-controlled: of the first round (V_min): 10MB/s")
+      ->check(checked(parse_rate));
+  add("--rate-max", options.rate_max, "RATE", "rate-controlled: of any round (V_max): 80MB/s")
+      ->check(checked(parse_rate));
+  add("--rate-gain", options.knobs.rate_gain, "K",
+      "rate-controlled: each round is faster by so many times the rate at which the guest writes");
+  add("--throttle-initial", options.knobs.throttle_initial, "PERCENT",
+      "throttled: the guest's first throttle");
+  add("--throttle-step", options.knobs.throttle_step, "PERCENT",
+      "throttled: and by how much it grows");
+  add("--pre-copy-rounds", options.knobs.pre_copy_rounds, "N",
+      "hybrid: rounds before the switch to post-copy, 1 to 10");
+}
+
 }  // namespace
 
 void add_policy_options(CLI::App& command, PolicyOptions& options) {
@@ -73,6 +91,7 @@ void add_policy_options(CLI::App& command, PolicyOptions& options) {
                   "yes: the guest gives its page cache back before the move (default no)")
       ->check(CLI::IsMember(std::vector<std::string>{"yes", "no"}))
       ->type_name("YES");
+  add_knobs(command, options);
 }
 
 PolicyChange policy_change(const PolicyOptions& options, PolicyChange base) {
@@ -85,6 +104,10 @@ PolicyChange policy_change(const PolicyOptions& options, PolicyChange base) {
         [](const std::string& text) { return Seconds{duration_of(text)}; });
   if (!options.drop_page_cache.empty()) base.drop_page_cache = options.drop_page_cache == "yes";
   if (!options.at_limit.empty()) base.at_limit = limit_action_from(options.at_limit);
+  Knobs knobs = options.knobs;
+  if (!options.rate_min.empty()) knobs.rate_min = parse_rate(options.rate_min)->value;
+  if (!options.rate_max.empty()) knobs.rate_max = parse_rate(options.rate_max)->value;
+  if (knobs != Knobs{}) base.knobs = knobs;
   return base;
 }
 

@@ -17,6 +17,9 @@ struct PolicyOptions {
   std::string time_limit;
   std::string at_limit;
   std::string drop_page_cache;
+  std::string rate_min;
+  std::string rate_max;
+  Knobs knobs;  // but for the two rates
 };
 
 /// `options` must live as long as the command.

@@ -290,7 +290,7 @@ class Waiting(CommandTest):
 class Policies(CommandTest):
     POOL = {"id": "demo", "size": 2, "move_policy": {
         "priority": "least-traffic", "strategy": None, "bandwidth_limit_bytes_per_s": 5e7, "downtime_limit_ms": 300,
-        "time_limit_s": 60, "at_limit": "cancel"}}
+        "time_limit_s": 60, "at_limit": "cancel", "knobs": {"rate_gain": 0.5}}}
 
     def policy(self, *words: str) -> Any:
         self.server.requests.clear()
@@ -305,8 +305,14 @@ class Policies(CommandTest):
                          {"strategy": None, "downtime_limit_ms": None})
         self.assertEqual(self.policy("--reset", "--at-limit", "post-copy"), {
             "priority": "least-stall", "strategy": None, "bandwidth_limit_bytes_per_s": None,
-            "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy", "drop_page_cache": False})
+            "downtime_limit_ms": None, "time_limit_s": None, "at_limit": "post-copy", "drop_page_cache": False,
+            "knobs": None})
         self.assertEqual(self.policy("--drop-page-cache", "yes"), {"drop_page_cache": True})
+        self.assertEqual(self.policy("--strategy", "rate-controlled", "--rate-min", "10MB/s", "--rate-gain", "0.5"), {
+            "strategy": "rate-controlled", "knobs": {"rate_min_bytes_per_s": 1e7, "rate_gain": 0.5}})
+        self.assertEqual(self.policy("--strategy", "hybrid", "--pre-copy-rounds", "3")["knobs"], {"pre_copy_rounds": 3})
+        self.mare("pool", "set-policy", "demo", "--rate-max", "fast", code=2)
+        self.mare("pool", "set-policy", "demo", "--throttle-step", "much", code=2)
         self.mare("pool", "set-policy", "demo", "--bandwidth", "much", code=2)
 
     def test_a_pool_is_scaled(self) -> None:

@@ -16,6 +16,8 @@ TEST(MovePolicy, EveryFieldIsKept) {
   policy.time_limit = Seconds{7.5};
   policy.at_limit = LimitAction::StopAndCopy;
   policy.drop_page_cache = true;
+  policy.knobs.rate_min = 2.5e6;
+  policy.knobs.throttle_step = 7;
   const auto back = move_policy_from(text_of(policy));
   EXPECT_EQ(back.priority, policy.priority);
   EXPECT_EQ(back.strategy, policy.strategy);
@@ -24,6 +26,7 @@ TEST(MovePolicy, EveryFieldIsKept) {
   EXPECT_EQ(back.time_limit, policy.time_limit);
   EXPECT_EQ(back.at_limit, policy.at_limit);
   EXPECT_TRUE(back.drop_page_cache);
+  EXPECT_EQ(back.knobs, policy.knobs);
 }
 
 TEST(MovePolicy, AChangeKeepsWhatItStatesAndNoMore) {
@@ -37,11 +40,15 @@ TEST(MovePolicy, AChangeKeepsWhatItStatesAndNoMore) {
   EXPECT_EQ(back.bandwidth_limit, change.bandwidth_limit);
   EXPECT_EQ(back.time_limit, change.time_limit);
   EXPECT_EQ(back.drop_page_cache, false);
-  EXPECT_FALSE(back.strategy || back.downtime_limit || back.at_limit);
+  EXPECT_FALSE(back.strategy || back.downtime_limit || back.at_limit || back.knobs);
+  change.knobs.emplace();
+  EXPECT_EQ(policy_change_from(text_of(change)).knobs, Knobs{}) << "stated to be none";
+  change.knobs->pre_copy_rounds = 3;
+  EXPECT_EQ(policy_change_from(text_of(change)).knobs, change.knobs);
   for (const PolicyChange& all :
        {default_policy(), policy_change_from(text_of(default_policy()))}) {
     EXPECT_TRUE(all.priority && all.strategy && all.bandwidth_limit && all.downtime_limit &&
-                all.time_limit && all.at_limit && all.drop_page_cache);
+                all.time_limit && all.at_limit && all.drop_page_cache && all.knobs);
     EXPECT_FALSE(*all.strategy || *all.downtime_limit);
   }
   EXPECT_EQ(text_of(policy_change_from("force")), "{}");
@@ -87,6 +94,40 @@ TEST(MovePolicy, RateControlKeepsWithinTheBandwidthLimit) {
   EXPECT_EQ(sending.rate_max, *policy.bandwidth_limit);
   EXPECT_LT(sending.rate_min, sending.rate_max);
   EXPECT_GT(sending.rate_min.value, 0);
+}
+
+TEST(MovePolicy, KnobsAreOfTheStrategyThatIsNamed) {
+  const auto refused = [](MovePolicy policy, auto set) {
+    set(policy.knobs);
+    const Status status = check(policy);
+    EXPECT_FALSE(status.ok());
+    if (status) return std::string();
+    EXPECT_EQ(status.error().field, "knobs");
+    EXPECT_FALSE(status.error().remedy.empty());
+    return status.error().message;
+  };
+  MovePolicy policy;
+  EXPECT_NE(refused(policy, [](Knobs& k) { k.rate_gain = 1; })
+                .find("'rate_gain' is a knob of rate-controlled"),
+            std::string::npos);
+  policy.priority = Priority::Manual;
+  policy.strategy = Strategy::Throttled;
+  refused(policy, [](Knobs& k) { k.rate_gain = 1; });
+  for (const double wrong : {0.0, 100.0, 20.5, -1.0}) {
+    refused(policy, [wrong](Knobs& k) { k.throttle_initial = wrong; });
+  }
+  policy.knobs.throttle_initial = 99;
+  EXPECT_TRUE(check(policy).ok());
+  EXPECT_EQ(sending_for(policy).throttle_initial_percent, 99);
+  policy = {};
+  policy.priority = Priority::Manual;
+  policy.strategy = Strategy::RateControlled;
+  policy.knobs.rate_min = 20e6;
+  EXPECT_TRUE(check(policy).ok());
+  refused(policy, [](Knobs& k) { k.rate_max = 19e6; });
+  refused(policy, [](Knobs& k) { k.rate_max = 1000; });
+  policy.bandwidth_limit = BytesPerSecond{10e6};
+  refused(policy, [](Knobs&) {});
 }
 
 TEST(MovePolicy, WhatCanNotBeGrantedNamesItsField) {

@@ -5,6 +5,12 @@
 namespace mare {
 namespace {
 
+Knobs throttle(double initial) {
+  Knobs out;
+  out.throttle_initial = initial;
+  return out;
+}
+
 MovePolicy full() {
   return {Priority::Manual,
           Strategy::Throttled,
@@ -12,7 +18,8 @@ MovePolicy full() {
           Milliseconds{50},
           Seconds{9},
           LimitAction::StopAndCopy,
-          true};
+          true,
+          throttle(40)};
 }
 
 TEST(PolicyChange, NothingStatedChangesNothing) {
@@ -24,6 +31,7 @@ TEST(PolicyChange, NothingStatedChangesNothing) {
   EXPECT_EQ(after.time_limit, full().time_limit);
   EXPECT_EQ(after.at_limit, full().at_limit);
   EXPECT_TRUE(after.drop_page_cache);
+  EXPECT_EQ(after.knobs, full().knobs);
 }
 
 TEST(PolicyChange, TheDefaultStatesEverything) {
@@ -32,6 +40,66 @@ TEST(PolicyChange, TheDefaultStatesEverything) {
   EXPECT_FALSE(after.strategy || after.bandwidth_limit || after.downtime_limit || after.time_limit);
   EXPECT_EQ(after.at_limit, LimitAction::Cancel);
   EXPECT_FALSE(after.drop_page_cache);
+  EXPECT_EQ(after.knobs, Knobs{});
+}
+
+TEST(PolicyChange, KnobsAreTheStrategysAndGoWithIt) {
+  PolicyChange other;
+  other.strategy = Strategy::Hybrid;
+  EXPECT_EQ(changed(full(), other).knobs, Knobs{});
+  PolicyChange same;
+  same.strategy = Strategy::Throttled;
+  EXPECT_EQ(changed(full(), same).knobs, full().knobs);
+  PolicyChange by_priority;
+  by_priority.priority = Priority::LeastTraffic;
+  EXPECT_EQ(changed(full(), by_priority).knobs, Knobs{}) << "no strategy is named";
+  PolicyChange knobs;
+  knobs.knobs.emplace();
+  knobs.knobs->throttle_step = 5;
+  const MovePolicy after = changed(full(), knobs);
+  EXPECT_EQ(after.knobs.throttle_step, 5);
+  EXPECT_FALSE(after.knobs.throttle_initial) << "all of them are stated at once";
+}
+
+TEST(Knobs, OnlyThoseOfItsStrategyAreASendings) {
+  Knobs all;
+  all.rate_min = 2e6;
+  all.rate_max = 3e6;
+  all.rate_gain = 2.5;
+  all.throttle_initial = 33;
+  all.throttle_step = 7;
+  all.pre_copy_rounds = 4;
+  Sending sending;
+  const Sending usual;
+  sending.strategy = Strategy::Throttled;
+  set_knobs(sending, all);
+  EXPECT_EQ(sending.throttle_initial_percent, 33);
+  EXPECT_EQ(sending.throttle_step_percent, 7);
+  EXPECT_EQ(sending.pre_copy_rounds, usual.pre_copy_rounds);
+  EXPECT_EQ(sending.rate_gain, usual.rate_gain);
+  sending.strategy = Strategy::Hybrid;
+  set_knobs(sending, all);
+  EXPECT_EQ(sending.pre_copy_rounds, 4);
+  sending.strategy = Strategy::RateControlled;
+  set_knobs(sending, all);
+  EXPECT_EQ(sending.rate_min, BytesPerSecond{2e6});
+  EXPECT_EQ(sending.rate_max, BytesPerSecond{3e6});
+  EXPECT_EQ(sending.rate_gain, 2.5);
+}
+
+TEST(Knobs, TheEndOfTheRateThatNobodyStatedGivesWay) {
+  Sending sending;
+  sending.strategy = Strategy::RateControlled;
+  sending.rate_min = BytesPerSecond{1e7};
+  sending.rate_max = BytesPerSecond{1e8};
+  Knobs slow;
+  slow.rate_max = 5e6;
+  set_knobs(sending, slow);
+  EXPECT_EQ(sending.rate_min, BytesPerSecond{5e6});
+  Knobs fast;
+  fast.rate_min = 5e8;
+  set_knobs(sending, fast);
+  EXPECT_EQ(sending.rate_max, BytesPerSecond{5e8});
 }
 
 TEST(PolicyChange, FieldByField) {

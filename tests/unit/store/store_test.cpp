@@ -74,6 +74,8 @@ class StoreTest : public testing::Test {
     pool.move_policy.priority = Priority::Manual;
     pool.move_policy.downtime_limit = Milliseconds{120};
     pool.move_policy.drop_page_cache = true;
+    pool.move_policy.knobs.rate_gain = 1.5;
+    pool.move_policy.knobs.pre_copy_rounds = 3;
     return pool;
   }
   static Vm full_vm(int index) {
@@ -339,6 +341,7 @@ TEST_F(StoreTest, EveryFieldOfPoolVmAndJobComesBack) {
     EXPECT_EQ(pool->move_policy.downtime_limit, Milliseconds{120});
     EXPECT_FALSE(pool->move_policy.time_limit);
     EXPECT_TRUE(pool->move_policy.drop_page_cache);
+    EXPECT_EQ(pool->move_policy.knobs, full_pool().move_policy.knobs);
     EXPECT_EQ(pool->project, ProjectId{"physics"});
     const auto vm = reader.vm(VmId{"demo-0"});
     EXPECT_TRUE(vm);

@@ -132,6 +132,9 @@ TEST(MigrationBody, RoundTripAndDefaults) {
   body.policy.time_limit.emplace();  // none, whatever the pool says
   body.policy.at_limit = LimitAction::PostCopy;
   body.policy.drop_page_cache = true;
+  body.policy.knobs.emplace();
+  body.policy.knobs->rate_gain = 1.5;
+  body.policy.knobs->pre_copy_rounds = 3;
   const auto back = good<MigrationBody>(to_text(to_json(body)));
   EXPECT_EQ(back.destination, body.destination);
   EXPECT_EQ(back.policy.priority, body.policy.priority);
@@ -142,18 +145,24 @@ TEST(MigrationBody, RoundTripAndDefaults) {
   EXPECT_FALSE(*back.policy.time_limit);
   EXPECT_EQ(back.policy.at_limit, body.policy.at_limit);
   EXPECT_EQ(back.policy.drop_page_cache, true);
+  EXPECT_EQ(back.policy.knobs, body.policy.knobs);
+  EXPECT_EQ(good<MigrationBody>(R"({"knobs":null})").policy.knobs, Knobs{}) << "stated: none";
   EXPECT_EQ(back.timeout, body.timeout);
   EXPECT_TRUE(back.force);
   const auto least = good<MigrationBody>("{}");
   EXPECT_FALSE(least.force);
   EXPECT_FALSE(least.destination);
   EXPECT_FALSE(least.policy.priority || least.policy.strategy || least.policy.bandwidth_limit ||
-               least.policy.downtime_limit || least.policy.time_limit || least.policy.at_limit);
+               least.policy.downtime_limit || least.policy.time_limit || least.policy.at_limit ||
+               least.policy.knobs);
   EXPECT_EQ(least.timeout, Seconds{600});
   EXPECT_FALSE(good<MigrationBody>(R"({"destination":null})").destination);
 }
 
 TEST(MigrationBody, BadInput) {
+  EXPECT_THAT(bad<MigrationBody>(R"({"knobs":{"pre_copy_rounds":1.5,"rate_gain":-1,"speed":2}})"),
+              UnorderedElementsAre("/knobs/pre_copy_rounds", "/knobs/rate_gain", "/knobs/speed"));
+  EXPECT_THAT(bad<MigrationBody>(R"({"knobs":3})"), ElementsAre("/knobs"));
   EXPECT_THAT(bad<MigrationBody>(R"({"destination":3})"), ElementsAre("/destination"));
   EXPECT_THAT(
       bad<MigrationBody>(R"({"bandwidth_limit_bytes_per_s":-1,"downtime_limit_ms":0,
