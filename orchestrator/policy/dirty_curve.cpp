@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "orchestrator/policy/statistics.h"
@@ -73,6 +74,7 @@ struct CycleCurve {
   double reach = 0;
   double share = 1;
   double wall = 0;
+  std::size_t index = 0;  // among the cycles that it was made from
 };
 
 std::optional<CycleCurve> curve_of(const DirtyCycle& cycle, std::optional<double> by_the_clock) {
@@ -119,8 +121,11 @@ double distance_of(const std::vector<CycleCurve>& cycles, const std::vector<doub
 std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles,
                                   std::optional<double> by_the_clock) {
   std::vector<CycleCurve> out;
-  for (const auto& cycle : cycles) {
-    if (auto curve = curve_of(cycle, by_the_clock)) out.push_back(std::move(*curve));
+  for (std::size_t i = 0; i < cycles.size(); ++i) {
+    auto curve = curve_of(cycles[i], by_the_clock);
+    if (!curve) continue;
+    curve->index = i;
+    out.push_back(std::move(*curve));
   }
   return out;
 }
@@ -145,22 +150,54 @@ std::vector<CycleCurve> curves_of(const std::vector<DirtyCycle>& cycles) {
   return clearly ? by_clock : by_progress;
 }
 
-/// Without the first cycle after each pause of the log. In it a guest that has just come writes as
-/// it will not again: its emulator translates its program anew. Of one that wrote 8 MB in 50 ms,
-/// every 0.4 s, half a second then had 0.7 MB and any later one 8.8. All, if too few are left.
-std::vector<DirtyCycle> settled(const std::vector<DirtyCycle>& cycles) {
-  std::vector<DirtyCycle> out;
+bool is_long(const DirtyCycle& cycle) {
+  return !cycle.points.empty() &&
+         seconds(cycle.points.back().wall) >= kHeldFrom * (1 - kSameProgress);
+}
+
+/// Which are drawn: all but the first one after each pause of the log. In it a guest that has just
+/// come writes as it will not again: its emulator translates its program anew. Of one that wrote
+/// 8 MB in 50 ms, every 0.4 s, half a second then had 0.7 MB and any later one 8.8. All, if too few
+/// are left.
+std::vector<bool> settled(const std::vector<DirtyCycle>& cycles) {
+  std::vector<bool> out(cycles.size(), false);
   const DirtyCycle* before = nullptr;
-  for (const auto& cycle : cycles) {
-    if (cycle.points.empty()) continue;
+  for (std::size_t i = 0; i < cycles.size(); ++i) {
+    if (cycles[i].points.empty()) continue;
     if (before != nullptr) {
       const double looked = seconds(before->points.back().wall);
-      const double apart = std::chrono::duration<double>(cycle.began - before->began).count();
-      if (apart <= kNextLook * looked + kNextLookBeside) out.push_back(cycle);
+      const double apart = std::chrono::duration<double>(cycles[i].began - before->began).count();
+      out[i] = apart <= kNextLook * looked + kNextLookBeside;
     }
-    before = &cycle;
+    before = &cycles[i];
   }
-  return out.size() < kFewestToDraw ? cycles : out;
+  const auto left = std::count(out.begin(), out.end(), true);
+  if (static_cast<std::size_t>(left) < kFewestToDraw) out.assign(cycles.size(), true);
+  return out;
+}
+
+/// What is drawn; and beside it, where hardly any of that is long, the long ones that are not: they
+/// tell how the others go on. Of a guest that moves every half minute the first cycle after each
+/// move is the only one that is not cut short: without these, windows of 13 s of one that wrote
+/// 25 MB every 2 s were taken to have 2 MB.
+struct Drawn {
+  std::vector<DirtyCycle> cycles;
+  std::vector<bool> drawn;
+};
+
+Drawn to_draw(const std::vector<DirtyCycle>& all) {
+  const std::vector<bool> drawn = settled(all);
+  std::size_t long_ones = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (drawn[i] && is_long(all[i])) ++long_ones;
+  }
+  Drawn out;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!drawn[i] && (long_ones >= kFewestToDraw || !is_long(all[i]))) continue;
+    out.cycles.push_back(all[i]);
+    out.drawn.push_back(drawn[i]);
+  }
+  return out;
 }
 
 bool alike(const CycleCurve& a, const CycleCurve& b) {
@@ -326,8 +363,12 @@ std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
       middle = std::max(middle, median(values));
       if (middle > 0) share = spread_of(values, middle) / middle;
     } else {
-      // Most were cut short: the few that went on tell how it goes on, not where it begins.
+      // Most were cut short: the few that went on tell how it goes on, not where it begins. But the
+      // middle has no less than all of these: a burst that most have met later is in them.
       middle += median(steps_between(cycles, before, x));
+      if (values.size() >= kFewestToTell) {
+        middle = std::max(middle, *std::min_element(values.begin(), values.end()));
+      }
     }
     before = x;
     out.push_back({x, with_band(middle, share * middle, values, band)});
@@ -450,8 +491,7 @@ std::vector<DirtyCycle> cycles_of_program(std::vector<DirtyCycle> cycles, WallTi
   cycles = cycles_since(std::move(cycles), begin);
   const WallTime settled = begin + kSetsUpFor;
   const bool enough = std::any_of(cycles.begin(), cycles.end(), [&](const DirtyCycle& cycle) {
-    return cycle.began >= settled && !cycle.points.empty() &&
-           seconds(cycle.points.back().wall) >= kHeldFrom * (1 - kSameProgress);
+    return cycle.began >= settled && is_long(cycle);
   });
   return enough ? cycles_since(std::move(cycles), settled) : cycles;
 }
@@ -504,12 +544,16 @@ DirtyCurve DirtyCurve::from(const MemoryProfile& profile, Band band) {
 }
 
 std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
-  auto cycles = curves_of(settled(profile.cycles));
-  if (cycles.empty()) return {};
-  cycles.erase(cycles.begin(), cycles.begin() + static_cast<std::ptrdiff_t>(begin_of_now(cycles)));
-  hold_to_mean(cycles);
+  const Drawn chosen = to_draw(profile.cycles);
+  auto all = curves_of(chosen.cycles);
+  if (all.empty()) return {};
+  all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin_of_now(all)));
+  hold_to_mean(all);
+  std::vector<CycleCurve> cycles;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cycles),
+               [&](const CycleCurve& cycle) { return chosen.drawn[cycle.index]; });
   if (cycles.size() < kFewestToDraw || !differ(cycles)) return {};
-  const MonotoneCurve middle(merge(cycles, Band::Middle));
+  const MonotoneCurve middle(merge(all, Band::Middle));
   const auto total = static_cast<double>(profile.total.count);
   std::vector<double> shares;
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
@@ -517,7 +561,7 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
   const double work_share = work_share_of(cycles, waiting);
   std::vector<DirtyCurve> out;
   for (const auto& cycle : cycles) {
-    DirtyCurve& curve = out.emplace_back(continued(cycle, cycles, middle), median(shares), total);
+    DirtyCurve& curve = out.emplace_back(continued(cycle, all, middle), median(shares), total);
     curve.work_share_ = work_share;
     Pace before;
     for (const auto& look : cycle.looks) {

@@ -295,6 +295,30 @@ TEST(DirtyCurve, ACycleThatWasCutShortMeetsTheBurstThatAllOthersMet) {
   EXPECT_NEAR(each.back().bytes(0.2), 0.1e6, 1e4) << "as it was seen";
 }
 
+/// It is moved twice a minute: whatever lasted for long was the first cycle after a move.
+TEST(DirtyCurve, TheFirstCycleAfterAMoveTellsHowTheOthersGoOn) {
+  std::vector<DirtyCycle> cycles;
+  const auto burst_at = [](double at) {
+    return [at](double p) { return p < at ? 0.2e6 : 25.6e6; };
+  };
+  for (int move = 0; move < 3; ++move) {
+    const auto come = std::chrono::seconds{100 + 30 * move};
+    cycles.push_back(cycle(1, burst_at(1.5), 10));
+    cycles.back().began = come;
+    for (int i = 0; i < 4; ++i) {
+      cycles.push_back(cycle(1, burst_at(i == 1 ? 0.15 : 1.9), i == 3 ? 1 : 0.2));
+      cycles.back().began = come + std::chrono::milliseconds{10'000 + 235 * i};
+    }
+  }
+  const MemoryProfile seen = profile(cycles);
+  const auto each = DirtyCurve::each(seen);
+  ASSERT_EQ(each.size(), 12U) << "they are not drawn themselves";
+  for (const auto& one : each) EXPECT_GE(one.bytes(10), 25.3e6) << "a burst is in each";
+  EXPECT_NEAR(each.front().bytes(0.2), 0.2e6, 1e4) << "as it was seen";
+  EXPECT_NEAR(DirtyCurve::from(seen).bytes(10), 25.6e6, 0.3e6);
+  EXPECT_NEAR(DirtyCurve::from(seen).bytes(0.2), 0.2e6, 1e4);
+}
+
 TEST(DirtyCurve, HowAGuestWritesThatHasJustComeIsNotDrawn) {
   // Each 64 s after the one before, but for the fourth, which an hour's pause is in front of.
   std::vector<DirtyCycle> cycles;

@@ -13,56 +13,11 @@
 #include "orchestrator/policy/score.h"
 #include "orchestrator/policy/statistics.h"
 #include "orchestrator/policy/strategy_estimate.h"
+#include "tests/unit/policy/forecast_input.h"
 #include "tests/unit/policy/quantities.h"
 
 namespace mare::policy {
 namespace {
-
-/// A VM of 200 MB, of which 50 are zero, that rewrites `wws` at `rate`.
-MemoryProfile profile(double rate, double wws) {
-  MemoryProfile out;
-  out.source = "sim";
-  out.total = Bytes{200'000'000};
-  out.zero = Bytes{50'000'000};
-  out.compressed_fraction = 0.5;
-  for (int i = 0; i < 4; ++i) {
-    DirtyCycle cycle;
-    for (const double at : {0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 64.0}) {
-      const double bytes = std::min(wws, rate * at) * (1 + 0.01 * i);
-      cycle.points.push_back({micro(at), micro(at), Bytes{static_cast<std::uint64_t>(bytes)}});
-    }
-    out.cycles.push_back(cycle);
-  }
-  return out;
-}
-
-ForecastInput input(double rate, double wws) {
-  ForecastInput out;
-  out.source = HostId{"h1"};
-  out.destination = HostId{"h2"};
-  out.profile = profile(rate, wws);
-  out.link.goodput = BytesPerSecond{11.77e6};
-  out.link.round_trip = Microseconds{400};
-  for (int i = 0; i < kStrategies; ++i) out.offers.push_back({static_cast<Strategy>(i), true, ""});
-  out.job = JobCoupling{"hpl", 4, 1};
-  return out;
-}
-
-void offer_only(ForecastInput& in, const std::vector<Strategy>& strategies) {
-  for (auto& offer : in.offers) {
-    offer.offered =
-        std::find(strategies.begin(), strategies.end(), offer.strategy) != strategies.end();
-    offer.why_not = offer.offered ? "" : "the host is too old";
-  }
-}
-
-const StrategyForecast& of(const Verdict& verdict, Strategy strategy) {
-  for (const auto& one : verdict.strategies) {
-    if (one.strategy == strategy) return one;
-  }
-  ADD_FAILURE() << "no such strategy";
-  return verdict.strategies.front();
-}
 
 TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
   ForecastInput calm = input(1 * kMega, 4 * kMega);
@@ -388,41 +343,6 @@ TEST(Forecast, WithoutALinkNothingMoves) {
   const Verdict out = forecast(in);
   EXPECT_FALSE(out.choice);
   EXPECT_NE(out.reason.find("not measured"), std::string::npos) << out.reason;
-}
-
-TEST(Forecast, ALooseJobLosesLess) {
-  ForecastInput in = input(1 * kMega, 4 * kMega);
-  const double tight = of(forecast(in), Strategy::StopAndCopy).added_job_time_s.value;
-  in.job->tightness = 0.5;
-  EXPECT_NEAR(of(forecast(in), Strategy::StopAndCopy).added_job_time_s.value, tight / 2, 1e-9);
-}
-
-TEST(Forecast, HostsThatDifferByLessThanATenthAreAlike) {
-  EXPECT_EQ(relative_speed(400, 437), 1);
-  EXPECT_EQ(relative_speed(400, 363), 1);
-  EXPECT_DOUBLE_EQ(relative_speed(400, 200), 0.5);
-  EXPECT_DOUBLE_EQ(relative_speed(400, 500), 1.25);
-  EXPECT_EQ(relative_speed(0, 200), 1) << "an older agent tells none";
-  EXPECT_EQ(relative_speed(400, 0), 1);
-}
-
-TEST(Forecast, ASlowerDestinationIsTold) {
-  ForecastInput in = input(1 * kMega, 4 * kMega);
-  EXPECT_EQ(forecast(in).reason.find("times as fast"), std::string::npos);
-  in.destination_speed = 0.5;
-  EXPECT_NE(forecast(in).reason.find("computes 0.50 times as fast as"), std::string::npos)
-      << forecast(in).reason;
-  in.policy.priority = Priority::Manual;  // and names no strategy
-  EXPECT_EQ(forecast(in).reason.find("times as fast"), std::string::npos)
-      << "it is not going there";
-}
-
-/// A guest that asks for pages at half of the pace waits for fewer of them.
-TEST(Forecast, AGuestOnASlowerHostAsksForFewerPages) {
-  ForecastInput in = input(20 * kMega, 100 * kMega);
-  const double alike = of(forecast(in), Strategy::PostCopy).added_job_time_s.value;
-  in.destination_speed = 0.25;
-  EXPECT_LT(of(forecast(in), Strategy::PostCopy).added_job_time_s.value, alike);
 }
 
 TEST(Forecast, AnUnwatchedVmIsCalledAGuess) {
