@@ -18,7 +18,7 @@ import sys
 SNAP = 256
 # 0.5 s of 1 Gbit/s: a packet waits there whole, whatever is read of it.
 QUEUE = 64 << 20
-SYN = 2
+SYN, ACK = 2, 16
 SO_RCVBUFFORCE = 33  # Python has no name for it
 TOLD = 8
 #: A handshake of TLS (RFC 8446, 5.1), of whatever version its record says; a migration of QEMU begins with "QEVM".
@@ -31,7 +31,7 @@ class Segment:
 
     connection: str
     port: int  # where to
-    opens: bool  # it has no payload then
+    opens: bool  # by who connects; it has no payload then
     sequence: int
     payload: bytes  # its first bytes
 
@@ -50,7 +50,7 @@ def read_segment(frame: bytes) -> Segment | None:
     carried = ip_length - ip_header - tcp_header if ip_length else len(tcp) - tcp_header
     payload = tcp[tcp_header:tcp_header + min(TOLD, max(carried, 0))]
     connection = f"{socket.inet_ntoa(frame[26:30])}:{source_port}>{socket.inet_ntoa(frame[30:34])}:{port}"
-    return Segment(connection, port, bool(tcp[13] & SYN), sequence, payload)
+    return Segment(connection, port, tcp[13] & (SYN | ACK) == SYN, sequence, payload)
 
 
 class Beginnings:
