@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -40,7 +41,7 @@ double measure_cpu_speed() {
     if (took > 0) best = std::max(best, kSteps / took / 1e6);
   }
   // A loop of which nothing is used could be left out.
-  return state == 0 ? 0 : best;
+  return state == 0 ? 0 : std::round(best * 10) / 10;
 }
 
 }  // namespace mare::agent

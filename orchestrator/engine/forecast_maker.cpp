@@ -225,6 +225,7 @@ std::vector<policy::Offer> ForecastMaker::offers() const {
     } else if (offer.strategy == Strategy::CheckpointRestart) {
       MovePolicy named = question_.policy;
       named.strategy = offer.strategy;
+      named.knobs = {};  // another strategy's
       if (auto good = check(named); !good) offer.why_not = good.error().message;
     }
     offer.offered = offer.why_not.empty();

@@ -303,6 +303,10 @@ TEST_F(Forecasts, KnobsThatAreSetAreTheOnesThatAreSent) {
   const Json forecast = get("getForecast", "forecasts/" + operation["id"].get<std::string>());
   EXPECT_EQ(forecast["sending"]["pre_copy_rounds"], 3);
   EXPECT_EQ(forecast["policy"]["knobs"], Json({{"pre_copy_rounds", 3}}));
+  for (const auto& one : forecast["strategies"]) {
+    EXPECT_TRUE(one["offered"].get<bool>())
+        << one.dump() << ": the knobs of another are not its own";
+  }
   const std::string id =
       move(R"({"strategy":"throttled","knobs":{"throttle_initial_percent":33}})")["id"];
   const Json moved = get("getForecast", "forecasts/" + id);
