@@ -1,5 +1,5 @@
 // host.add: connect, read the host's facts, keep it.
-#include "orchestrator/engine/move_policy.h"
+#include "orchestrator/engine/host_facts.h"
 #include "orchestrator/engine/task.h"
 
 namespace mare::engine {
@@ -35,17 +35,7 @@ class HostAdd final : public Task {
     host.id = HostId{operation().target};
     host.address = operation().request;
     host.health = HostHealth::Up;
-    host.memory = facts->memory;
-    host.cpus = facts->cpus;
-    host.cpu_speed = facts->cpu_speed;
-    host.vm_overhead = facts->vm_overhead;
-    host.hypervisor = facts->hypervisor;
-    host.live_migration = facts->live_migration;
-    host.strategies = strategies_with(*facts, settings().checkpoints_directory);
-    host.dirty_log = facts->dirty_log;
-    host.dirty_log_why = facts->dirty_log_why;
-    host.migration_tls = facts->migration_tls;
-    host.migration_address = facts->migration_address;
+    take_facts(host, *facts, settings().checkpoints_directory);
     host.added = clock().wall_now();
     host.last_seen = host.added;
     std::string note =

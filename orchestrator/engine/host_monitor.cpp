@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "orchestrator/engine/host_facts.h"
 #include "orchestrator/engine/host_fencer.h"
-#include "orchestrator/engine/move_policy.h"
 #include "orchestrator/engine/spec.h"
 #include "orchestrator/model/checkpoint_lifecycles.h"
 
@@ -192,17 +192,7 @@ void HostMonitor::refresh_facts(const Host& host) {
           auto row =
               query<Host>(context_.ports.store, [&](const store::Reader& r) { return r.host(id); });
           if (!row) return;
-          row->memory = facts->memory;
-          row->cpus = facts->cpus;
-          row->cpu_speed = facts->cpu_speed;
-          row->vm_overhead = facts->vm_overhead;
-          row->hypervisor = facts->hypervisor;
-          row->live_migration = facts->live_migration;
-          row->strategies = strategies_with(*facts, context_.settings.checkpoints_directory);
-          row->dirty_log = facts->dirty_log;
-          row->dirty_log_why = facts->dirty_log_why;
-          row->migration_tls = facts->migration_tls;
-          row->migration_address = facts->migration_address;
+          take_facts(*row, *facts, context_.settings.checkpoints_directory);
           row->last_seen = context_.ports.clock.wall_now();
           (void)context_.ports.store.write([&](store::Transaction& tx) { return tx.put(*row); });
         });

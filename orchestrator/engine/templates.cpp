@@ -7,7 +7,7 @@ namespace mare::engine {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds{500};
-constexpr auto kTryAgain = std::chrono::seconds{10};
+constexpr auto kMakeAgain = std::chrono::seconds{10};
 constexpr int kAttempts = 30;  // 5 min
 constexpr std::size_t kWantedAtOnce = 8;
 
@@ -95,7 +95,7 @@ void Templates::answered(const HostId& host, const Result<TemplateStatus>& statu
       code == Code::Unavailable || code == Code::OutcomeUnknown || code == Code::ResourceExhausted;
   // A host that was removed is not found.
   if (passes && ++wanted_.at(host).front().attempts < kAttempts) {
-    context_.after(kTryAgain, [self = shared_from_this(), host] { self->ask(host); });
+    context_.after(kMakeAgain, [self = shared_from_this(), host] { self->ask(host); });
     return;
   }
   if (code != Code::Unsupported) tell(host, "failed", status.error().text());

@@ -57,7 +57,7 @@ struct ForecastInput {
 
 /// nu_j / nu_i of Neves 2009, Eq. 5.2: how fast the destination computes against the source, by
 /// what both tell (HostFacts::cpu_speed). 1 where one tells nothing, and where they differ by less
-/// than a tenth: two measurements of the same host do as well.
+/// than a tenth: measurements of the same host differ by some percent.
 double relative_speed(double source, double destination);
 
 struct Verdict {

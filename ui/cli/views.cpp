@@ -97,8 +97,9 @@ std::string policy_words(const Json& pool) {
     out += ", within " + human_ms(*limit * 1000) + " or " + text(policy, "at_limit");
   }
   if (flag(policy, "drop_page_cache")) out += ", without page cache";
-  for (const auto& [name, value] : member(policy, "knobs").items()) {
-    out += ", " + name + " " + text(member(policy, "knobs"), name.c_str());
+  const Json& knobs = member(policy, "knobs");
+  for (const auto& knob : knobs.items()) {
+    out += ", " + knob.key() + " " + text(knobs, knob.key().c_str());
   }
   return out;
 }

@@ -62,13 +62,7 @@ TEST(PolicyChange, KnobsAreTheStrategysAndGoWithIt) {
 }
 
 TEST(Knobs, OnlyThoseOfItsStrategyAreASendings) {
-  Knobs all;
-  all.rate_min = 2e6;
-  all.rate_max = 3e6;
-  all.rate_gain = 2.5;
-  all.throttle_initial = 33;
-  all.throttle_step = 7;
-  all.pre_copy_rounds = 4;
+  const Knobs all{2e6, 3e6, 2.5, 33, 7, 4};
   Sending sending;
   const Sending usual;
   sending.strategy = Strategy::Throttled;
