@@ -91,6 +91,8 @@ struct HostFacts {
   bool cloning = false;           // VMs can start as clones of a template, and if not:
   std::string cloning_why;
   bool captures_to_leave = false;  // it knows CaptureTicket::leaves, and load_capture()
+  /// What hosts on one machine have in common; "" if it does not tell.
+  std::string machine;
 };
 
 /// How far the source is with sending one VM.

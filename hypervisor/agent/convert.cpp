@@ -115,6 +115,7 @@ pb::HostFacts to_wire(const HostFacts& value) {
   out.set_cloning_why(value.cloning_why);
   out.set_captures_to_leave(value.captures_to_leave);
   out.set_cpu_speed(value.cpu_speed);
+  out.set_machine(value.machine);
   return out;
 }
 
@@ -140,6 +141,7 @@ HostFacts from_wire(const pb::HostFacts& value) {
   out.cloning_why = value.cloning_why();
   out.captures_to_leave = value.captures_to_leave();
   out.cpu_speed = value.cpu_speed();
+  out.machine = value.machine();
   return out;
 }
 

@@ -25,6 +25,7 @@
 #include "hypervisor/libvirt/switch_notice.h"
 #include "hypervisor/libvirt/templates.h"
 #include "hypervisor/libvirt/watching.h"
+#include "orchestrator/core/boot_clock.h"
 
 namespace mare::libvirt {
 namespace {
@@ -143,6 +144,7 @@ class LibvirtDriver final : public Driver {
         machinery_.cloning_why.empty() ? why_no_cloning(qemu) : machinery_.cloning_why;
     facts.cloning = facts.cloning_why.empty();
     facts.captures_to_leave = true;
+    facts.machine = boot_id();
     return facts;
   }
 

@@ -36,6 +36,7 @@ struct HostModel {
   std::string cloning_refused = {};         // why VMs can't be clones, "" if they can
   bool leases = true;                       // something there can end VMs whose lease is over
   bool captures_to_leave = true;            // else its agent is an older one
+  std::string machine = {};                 // what hosts on one have in common
   bool standby = true;                      // it can keep parts in its memory
 };
 

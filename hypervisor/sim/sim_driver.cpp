@@ -134,6 +134,7 @@ Result<HostFacts> SimDriver::facts() {
     facts.cloning = host.model.cloning_refused.empty();
     facts.cloning_why = host.model.cloning_refused;
     facts.captures_to_leave = host.model.captures_to_leave;
+    facts.machine = host.model.machine;
     facts.strategies = strategies_of(host.model);
     facts.agent_version = "simulated";
     return facts;

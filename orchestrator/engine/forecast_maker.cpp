@@ -255,6 +255,8 @@ Result<policy::ForecastInput> ForecastMaker::input() const {
           cycles = policy::cycles_since(std::move(cycles), question_.tried.back().ended);
         }
         out.link = *link_;
+        out.link.one_machine =
+            !source_->machine.empty() && source_->machine == destination_->machine;
         out.vcpus = question_.vm.vcpus;
         out.destination_speed = policy::relative_speed(source_->cpu_speed, destination_->cpu_speed);
         out.offers = offers();

@@ -137,6 +137,8 @@ struct LinkMeasurement {
   /// The most that it was seen to carry lately, at least `goodput`: what a job's messages leave
   /// free when they cease. 0: not known.
   BytesPerSecond unshared{};
+  /// Both are hosts on one machine, as in a lab, and share its CPUs.
+  bool one_machine = false;
 };
 
 /// Two measurements of one link differ by what others use of it; links of different kinds by more

@@ -125,21 +125,22 @@ class Rounds {
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
   /// get a share of what they want, all alike; but guests with a quota want little and get it, and
-  /// the channels what is left.
+  /// the channels what is left. Of the same CPUs the other end unpacks, if it is on this machine.
   double compress_rate() {
     const double threads =
         std::min<double>(std::max(1, in_.sending.channels), costs_.compress_cpus);
     const double wire = limit_ / page_wire_;
-    const double wanted = std::min(threads, wire / costs_.compress_rate);
+    const double each = in_.one_machine ? 1 / (1 / costs_.compress_rate + 1 / costs_.unpack_rate)
+                                        : costs_.compress_rate;
+    double rate = costs_.compress_rate * threads;
+    if (in_.one_machine) rate = std::min(rate, costs_.unpack_rate * threads);
+    const double wanted = std::min(rate, wire) / each;
     double share = 1;
     if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
     out_.crowded = 1 - share;
-    double rate = costs_.compress_rate * threads * share;
-    if (in_.host_cpus > 0 && in_.cpu_quota > 0) {
-      rate = costs_.compress_rate * std::min(threads, beside_quotas());
-    }
-    unpack_s_ = costs_.unpack_s * std::min(1.0, wanted);
-    return rate;
+    unpack_s_ = costs_.unpack_s * std::min(1.0, std::min(threads, wire / costs_.compress_rate));
+    if (in_.host_cpus > 0 && in_.cpu_quota > 0) return std::min(rate, each * beside_quotas());
+    return rate * share;
   }
 
   /// CPUs that are left for the threads of a VM that are no CPU of its guest, on a host of guests

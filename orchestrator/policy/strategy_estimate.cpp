@@ -89,6 +89,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
+  out.one_machine = in.link.one_machine;
   out.cpu_quota = std::max(0.0, in.profile.cpu_quota);
   out.most_share = most_share(in);
   out.awake_share = awake_share(situation);

@@ -130,14 +130,16 @@ std::string link_text(const LinkMeasurement& link) {
   return text_of({{"goodput_bytes_per_s", link.goodput.value},
                   {"round_trip_us", link.round_trip.count()},
                   {"sent_bytes", link.sent.count},
-                  {"unshared_bytes_per_s", link.unshared.value}});
+                  {"unshared_bytes_per_s", link.unshared.value},
+                  {"one_machine", link.one_machine}});
 }
 
 LinkMeasurement link_from(const json& from) {
   return {{number_or(from, "goodput_bytes_per_s", 0.0)},
           Microseconds{number_or<std::int64_t>(from, "round_trip_us", 0)},
           Bytes{number_or<std::uint64_t>(from, "sent_bytes", 0)},
-          {number_or(from, "unshared_bytes_per_s", 0.0)}};
+          {number_or(from, "unshared_bytes_per_s", 0.0)},
+          flag_or(from, "one_machine", false)};
 }
 
 json estimate_json(const Estimate& estimate) {

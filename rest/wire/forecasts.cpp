@@ -115,7 +115,8 @@ Json to_json(const LinkMeasurement& link) {
   return Json{{"goodput_bytes_per_s", link.goodput.value},
               {"round_trip_ms", to_ms(link.round_trip)},
               {"sent_bytes", link.sent.count},
-              {"unshared_bytes_per_s", link.unshared.value}};
+              {"unshared_bytes_per_s", link.unshared.value},
+              {"one_machine", link.one_machine}};
 }
 
 Json to_json(const Estimate& estimate) {

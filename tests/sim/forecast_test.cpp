@@ -187,6 +187,25 @@ TEST_F(ForecastTest, ABurstThatMeetsAMessageOfAJobIsMeasuredAgain) {
   EXPECT_DOUBLE_EQ(measured(), whole) << "the link is free again, and that was not noticed";
 }
 
+TEST_F(ForecastTest, HostsOnOneMachineAreToldToBeSo) {
+  sim::HostModel model;
+  model.machine = "m1";
+  ASSERT_TRUE(world.add_host("h4", model));
+  ASSERT_TRUE(world.add_host("h5", model));
+  model.machine = "m2";
+  ASSERT_TRUE(world.add_host("h6", model));
+  const auto one_machine = [&](const char* to) {
+    must_end(world.engine().submit(engine::ForecastRequest{vm, HostId{to}, {}}));
+    return asked.back().link.one_machine;
+  };
+  EXPECT_FALSE(one_machine("h4")) << "its own host does not tell where it is";
+  auto move = request();
+  move.destination = HostId{"h4"};
+  ASSERT_EQ(must_end(world.engine().submit(move)).outcome, Outcome::Succeeded);
+  EXPECT_TRUE(one_machine("h5"));
+  EXPECT_FALSE(one_machine("h6"));
+}
+
 TEST_F(ForecastTest, AMoveTakesTheChoiceAndItsOutcomeIsKept) {
   choice = Strategy::StopAndCopy;
   const Operation ended = must_end(world.engine().submit(request()));

@@ -42,6 +42,7 @@ HostFacts full_facts() {
   facts.cloning_why = "b\xff";
   facts.captures_to_leave = true;
   facts.cpu_speed = 431.5;
+  facts.machine = "5e1f";
   return facts;
 }
 
@@ -166,13 +167,13 @@ bool same(const VmSpec& a, const VmSpec& b) {
 
 bool same(const HostFacts& a, const HostFacts& b) {
   const auto& [hypervisor, memory, cpus, speed, overhead, accelerated, live, why, strategies, log,
-               log_why, version, tls, address, cloning, cloning_why, leaves] = a;
+               log_why, version, tls, address, cloning, cloning_why, leaves, machine] = a;
   return std::tie(hypervisor, memory, cpus, speed, overhead, accelerated, live, why, strategies,
-                  log, log_why, version, tls, address, cloning, cloning_why, leaves) ==
+                  log, log_why, version, tls, address, cloning, cloning_why, leaves, machine) ==
          std::tie(b.hypervisor, b.memory, b.cpus, b.cpu_speed, b.vm_overhead, b.accelerated,
                   b.live_migration, b.live_migration_why, b.strategies, b.dirty_log,
                   b.dirty_log_why, b.agent_version, b.migration_tls, b.migration_address, b.cloning,
-                  b.cloning_why, b.captures_to_leave);
+                  b.cloning_why, b.captures_to_leave, b.machine);
 }
 
 bool same(const TemplateSpec& a, const TemplateSpec& b) {
@@ -270,9 +271,9 @@ bool same(const MemoryProfile& a, const MemoryProfile& b) {
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {
-  const auto& [goodput, trip, sent, unshared] = a;
-  return std::tie(goodput, trip, sent, unshared) ==
-         std::tie(b.goodput, b.round_trip, b.sent, b.unshared);
+  const auto& [goodput, trip, sent, unshared, one_machine] = a;
+  return std::tie(goodput, trip, sent, unshared, one_machine) ==
+         std::tie(b.goodput, b.round_trip, b.sent, b.unshared, b.one_machine);
 }
 
 CaptureTicket full_capture_ticket() {

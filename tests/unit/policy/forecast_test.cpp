@@ -476,6 +476,16 @@ TEST(Learning, WhatAFastLinkTookLessIsNotTakenManyTimesFromASlowOne) {
   EXPECT_GT(learn(past, place, Quantity::TotalTime, 0.1).offset, -0.1) << "scaled down";
 }
 
+TEST(Learning, OfWhatDowntimesWereOffByThreeQuartersAreTaken) {
+  const ForecastInput in = input(1 * kMega, 4 * kMega);
+  PastMove longer = ten_seconds_longer(in);
+  longer.forecast.downtime_s = {0.05, 0.04, 0.06, 0.05};
+  longer.downtime_s = 0.07;
+  const std::vector<PastMove> past(12, longer);
+  const Place place{in.source, in.destination, Strategy::PreCopy, "hpl"};
+  EXPECT_NEAR(learn(past, place, Quantity::Downtime, 0.05).offset, 0.015, 1e-9);
+}
+
 TEST(Learning, MovesOfNearlyOneSizeMakeNoSlope) {
   const ForecastInput in = input(1 * kMega, 4 * kMega);
   const auto move = [&](double said, double came) {

@@ -327,6 +327,31 @@ TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
   EXPECT_NEAR(replay(in, costs).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.15, 0.01);
 }
 
+TEST(Replay, OnOneMachineTheOtherEndUnpacksByTheSameCpus) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Compressed);
+  in.compressed_fraction = 0.25;
+  in.link_rate = 1000 * kMega;
+  HypervisorCosts costs;
+  costs.compress_rate = 150 * kMega;
+  costs.unpack_rate = 75 * kMega;
+  in.one_machine = true;
+  // Enough CPUs: two channels unpack more slowly than they pack.
+  EXPECT_NEAR(replay(in, costs).total_time_s, 200.0 / 150 + 0.14, 0.01);
+  in.host_cpus = 2;
+  in.cpu_quota = 0.25;
+  in.busy_cpus = 1;  // one is left, and a byte takes 1/150 + 1/75 us of it
+  EXPECT_NEAR(replay(in, costs).total_time_s, 200.0 / 50 + 0.14, 0.01);
+  in.cpu_quota = 0;  // one is busy, three are wanted
+  EXPECT_NEAR(replay(in, costs).total_time_s, 200.0 / 150 * 2 + 0.14, 0.01);
+  EXPECT_NEAR(replay(in, costs).crowded, 0.5, 1e-9);
+  in.one_machine = false;
+  EXPECT_NEAR(replay(in, costs).total_time_s, 200.0 / 300 * 1.5 + 0.14, 0.01);
+  in.one_machine = true;
+  in.link_rate = 10 * kMega;  // what limits it then
+  EXPECT_NEAR(replay(in, costs).total_time_s, 20 * (0.25 + 8.0 / 4096) + 0.15, 0.01);
+}
+
 TEST(Replay, ARoundEndsWhenItsPagesHaveGone) {
   // Half of what a round sends is written meanwhile: it halves each time, also below a slice.
   const DirtyCurve busy = writer(5 * kMega, 20 * kMega, 200 * kMega);

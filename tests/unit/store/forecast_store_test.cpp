@@ -66,7 +66,8 @@ Forecast full_forecast(const std::string& id) {
   out.profile.cycles = {{WallTime{1000}, {{Microseconds{5}, Microseconds{4}, Bytes{4096}}}},
                         {WallTime{1100}, {}}};
   out.profile.heat = {0, 0.25, 1};
-  out.link = {BytesPerSecond{11.7e6}, Microseconds{400}, mebibytes(4)};
+  out.link = {BytesPerSecond{11.7e6}, Microseconds{400}, mebibytes(4), BytesPerSecond{11.8e6},
+              true};
   out.has_job = true;
   out.program = "migtest";
   out.job = JobId{"job-7"};
@@ -167,6 +168,8 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(row->link.goodput, written.link.goodput);
     EXPECT_EQ(row->link.round_trip, written.link.round_trip);
     EXPECT_EQ(row->link.sent, written.link.sent);
+    EXPECT_EQ(row->link.unshared, written.link.unshared);
+    EXPECT_TRUE(row->link.one_machine);
     EXPECT_TRUE(row->has_job);
     EXPECT_EQ(row->program, "migtest");
     EXPECT_EQ(row->job, JobId{"job-7"});
