@@ -153,10 +153,17 @@ class Rounds {
 
   /// Seconds to send a marked byte: the wire or the CPU, whichever is slower.
   double cold_s(double rate) const {
-    return std::max(cold_wire_ / rate, (1 - zero_share_) / cpu_rate_) +
+    return together(cold_wire_ / rate, (1 - zero_share_) / cpu_rate_) +
            zero_share_ / costs_.zero_scan_rate;
   }
-  double hot_s(double rate) const { return std::max(hot_wire_ / rate, 1 / cpu_rate_); }
+  double hot_s(double rate) const { return together(hot_wire_ / rate, 1 / cpu_rate_); }
+  /// A channel sends nothing while it packs, and what waits for the other end to unpack is bounded:
+  /// the wire is idle at times though it is the slower, and so are the CPUs. (First rounds of 13
+  /// moves over 1 Gbit/s, 0.8 to 1.1 s, were 7% longer in the median than the slower of both.)
+  double together(double wire_s, double cpu_s) const {
+    if (strategy() != Strategy::Compressed) return std::max(wire_s, cpu_s);
+    return std::cbrt(wire_s * wire_s * wire_s + cpu_s * cpu_s * cpu_s);
+  }
   double marked_s(double rate) const { return cold_ * cold_s(rate) + hot_ * hot_s(rate); }
   double marked_wire() const { return cold_ * cold_wire_ + hot_ * hot_wire_; }
 
@@ -298,8 +305,12 @@ void Rounds::look() {
   }
   const double seen = curve_.bytes(window_);
   const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));
-  const double hot_again =
-      seen > 0 ? curve_.in_both(window_, since_look_) * std::min(1.0, hot_ / seen) : 0;
+  // A round in which less was written than usual writes less of what is left again.
+  const double usual = curve_.bytes(since_look_);
+  const double hot_again = seen > 0 && usual > 0
+                               ? curve_.in_both(window_, since_look_) * std::min(1.0, hot_ / seen) *
+                                     std::min(1.0, written / usual)
+                               : 0;
   const double fresh = std::max(0.0, written - cold_again - hot_again);
   cold_ -= std::min(cold_, cold_again);
   const bool rest = hot_ > 0.001 * written;
@@ -398,7 +409,7 @@ void Rounds::round() {
     // The round that ends it leaves less than the threshold, by half a slice on average, and by
     // what its channels took at its start, when the look before had emptied them. (Moves with
     // limits of 100, 150 and 150 ms had 5, 34 and 37 ms of pages left.)
-    leave(std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2) - in_channels, in_channels);
+    leave(std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2) - in_channels / 2, in_channels);
     stop_and_send_rest();
     return;
   }

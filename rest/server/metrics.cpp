@@ -230,6 +230,14 @@ void memory(std::string& out, const Snapshot& from) {
   sample(out, "mare_hosts_memory_allocated_bytes", "", taken);
 }
 
+void cpu_speeds(std::string& out, const std::vector<Host>& rows) {
+  const std::string name = "mare_host_cpu_speed";
+  head(out, name, "gauge", "What one of its CPUs does in a second, as its agent tells it.");
+  for (const auto& host : rows) {
+    if (host.cpu_speed > 0) sample(out, name, "host=\"" + host.id.value + "\"", host.cpu_speed);
+  }
+}
+
 /// A migration that was accepted and does not go on says why in its reason.
 void unfinished_migrations(std::string& out, const std::vector<Operation>& rows) {
   int waiting = 0;
@@ -353,6 +361,7 @@ Result<std::string> store_metrics(const store::Store& store) {
   by_state(out, "mare_hosts_admin", "Hosts by what the administrator wants of them.", "admin",
            HostAdmin::Drained, found->hosts, [](const Host& host) { return host.admin; });
   memory(out, *found);
+  cpu_speeds(out, found->hosts);
   pools(out, *found);
   projects(out, *found);
   placement(out, found->rebalancing);

@@ -119,6 +119,26 @@ nlohmann::json row_of(const Moved& row) {
           {"rounds", rounds_of(row.replay)}};
 }
 
+/// Moves that did not end by themselves, and whether that would be said today.
+nlohmann::json without_end(const std::vector<Forecast>& made) {
+  auto out = nlohmann::json::array();
+  for (const auto& one : made) {
+    if (one.outcome || one.verdicts.empty()) continue;
+    Sending sending = one.sending;
+    sending.strategy = one.verdicts.front().strategy;
+    const auto now = policy::estimate(policy::Situation(engine::input_of(one)), sending).forecast;
+    out.push_back(
+        {{"operation", one.id.value},
+         {"program", one.program},
+         {"strategy", std::string(to_string(sending.strategy))},
+         {"said_then", std::string(to_string(one.verdicts.front().score))},
+         {"converges", now.converges},
+         {"end_unsure", now.end_unsure},
+         {"total_time_s", {now.total_time_s.low, now.total_time_s.value, now.total_time_s.high}}});
+  }
+  return out;
+}
+
 /// Milliseconds of the whole table, as before any move.
 nlohmann::json times_of(const std::vector<Forecast>& made) {
   SystemClock clock;
@@ -172,6 +192,7 @@ int run(const std::string& database, bool emulated) {
                      {"said_then", scores_of(rows, &Moved::said)},
                      {"now", scores_of(rows, &Moved::anew)},
                      {"model_alone", scores_of(rows, &Moved::alone)},
+                     {"without_end", without_end(made)},
                      {"rows", nlohmann::json::array()}};
   for (const auto& row : rows) out["rows"].push_back(row_of(row));
   std::cout << out.dump(2) << '\n';

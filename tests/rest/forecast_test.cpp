@@ -361,6 +361,7 @@ TEST_F(Forecasts, AHostThatIsSlowerIsTold) {
                           R"({"id":"h9","address":"sim:///h9?memory_mib=2048&speed=0.5"})"));
   EXPECT_EQ(get("getHost", "hosts/h1")["cpu_speed"], 1);
   EXPECT_EQ(get("getHost", "hosts/h9")["cpu_speed"], 0.5);
+  EXPECT_THAT(world.get("/metrics").body, HasSubstr("mare_host_cpu_speed{host=\"h9\"} 0.5\n"));
   const auto said = [&](const std::string& destination) {
     const std::string id = dry_run(R"({"destination":")" + destination + R"("})")["id"];
     return get("getForecast", "forecasts/" + id);
