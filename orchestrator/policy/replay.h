@@ -63,10 +63,10 @@ struct HypervisorCosts {
   // 0.39 s, so 400e6 to 800e6.
   double post_copy_rate = 600e6;
   double post_copy_switch_s = 0.026;  // as switch_s
-  // Wait in buffers, before the devices' state: so 8 moves over 100 Mbit/s and 5 over 1 Gbit/s
-  // stood still for 102 and 33 ms in the median. A hybrid one switches after a look at the log, in
-  // which the buffers empty: 62 ms over 100 Mbit/s.
-  double queue_bytes = 0.5e6;
+  // Wait in buffers, before the devices' state: so 16 moves over 100 Mbit/s and 5 over 1 Gbit/s
+  // stood still for 108 (75 to 134) and 33 ms in the median. A hybrid one switches after a look at
+  // the log, in which the buffers empty: 62 ms over 100 Mbit/s.
+  double queue_bytes = 0.6e6;
   double queue_after_rounds_bytes = 0.05e6;
   double post_copy_lead_s = 0.06;  // from the first page until the switch is granted
   double post_copy_end_s = 0.19;   // after the last page, until both ends know that it was
