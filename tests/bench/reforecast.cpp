@@ -4,8 +4,8 @@
 // it. Each is forecast anew, oldest first, by the knobs that it was made with, and learned from
 // before the next. Prints one JSON object: for each quantity the errors of what was said then, of
 // the new forecast, and of the model without what was learned; the rounds that the model plays
-// through; and how long a forecast of all strategies takes to compute, for each that was made
-// there, with a move or without.
+// through; what would be said of moves that did not end; and how long a forecast of all strategies
+// takes to compute, for each that was made there, with a move or without.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
