@@ -118,13 +118,13 @@ Result<int> TcpQueues::each_new(const std::function<Status(int socket)>& set) {
   return count;
 }
 
-Result<int> TcpQueues::bound_unsent(Bytes limit) {
+Result<int> TcpQueues::bound_unsent(Bytes limit, Way way) {
   const int bytes = static_cast<int>(std::min<std::uint64_t>(limit.count, kMost.count));
   return each_new([&](int socket) -> Status {
     if (setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes) != 0) {
       return make_error(Code::Unavailable, system_text("TCP_NOTSENT_LOWAT"));
     }
-    give_way(socket);
+    if (way == Way::Bulk) give_way(socket);
     try_again_soon(socket);
     return ok_status();
   });
@@ -133,6 +133,10 @@ Result<int> TcpQueues::bound_unsent(Bytes limit) {
 Result<int> TcpQueues::bound_unread(BytesPerSecond link, int channels) {
   return each_new([&](int socket) -> Status {
     try_again_soon(socket);
+    const int at_once = 1;
+    if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) != 0) {
+      return make_error(Code::Unavailable, system_text("TCP_NODELAY"));
+    }
     const auto limit = unread_limit(link, least_round_trip(socket), channels);
     return limit ? set_unread(socket, *limit) : ok_status();
   });

@@ -58,16 +58,18 @@ void IncomingQueues::look_after_them() {
 }
 
 bool IncomingQueues::look_after(Coming& coming) {
-  if (!host_.expected(coming.vm.uuid)) return false;
+  // Post-copy may run here before anybody looked, and all its pages are still to come: so once
+  // more.
+  const bool last = !host_.expected(coming.vm.uuid);
   if (!coming.queues || !coming.queues->lives()) {
     coming.queues.reset();
     const auto pid = host_.find(coming.vm);
     auto queues = pid ? dirtylog::TcpQueues::open(*pid) : Result<dirtylog::TcpQueues>(pid.error());
-    if (!queues) return clock_.now() - coming.since < kBeginsWithin;
+    if (!queues) return !last && clock_.now() - coming.since < kBeginsWithin;
     coming.queues.emplace(std::move(*queues));
   }
   const auto bounded = coming.queues->bound_unread(host_.link(), coming.channels);
-  if (bounded) return true;
+  if (bounded) return !last;
   log_.warn("libvirt", "what waits to be read for '" + coming.vm.id.value +
                            "', which comes here, is not bounded: " + bounded.error().text());
   return false;

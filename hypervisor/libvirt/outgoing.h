@@ -125,7 +125,9 @@ class Outgoing {
     std::thread sampler;
     // The sampler's own.
     Bytes unsent;
-    bool unbounded = false;  // the kernel refused
+    bool unbounded = false;                       // the kernel refused
+    bool connected = false;                       // its stream was seen
+    std::optional<MonotonicTime> switches_since;  // to post-copy; it was asked for then
     std::optional<dirtylog::TcpQueues> queues;
     dirtylog::PageSet swept;
     std::optional<dirtylog::SweepTracker> tracker;
@@ -181,6 +183,7 @@ class Outgoing {
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
   void follow_sweep(Job& job, virDomainPtr domain);
+  void switch_to_post_copy(Job& job, virDomainPtr domain);
   void hold_round(Job& job, virDomainPtr domain, Bytes rest);
   void let_go(Job& job, virDomainPtr domain);
   void find_switch(Job& job);

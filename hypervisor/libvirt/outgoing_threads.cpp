@@ -29,6 +29,8 @@ bool holds_at_slowest(virDomainPtr domain) {
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
+// Longer than it takes where there is a connection to be seen.
+constexpr auto kConnectsWithin = std::chrono::milliseconds{500};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
@@ -289,10 +291,7 @@ void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
     return;
   }
   if (chores.stop && virDomainSuspend(domain) == 0) on_paused(job.ticket.vm.uuid);
-  if (chores.post_copy && virDomainMigrateStartPostCopy(domain, 0) == 0) {
-    const std::lock_guard lock(shared_->mutex);
-    job.switched = true;
-  }
+  if (chores.post_copy) switch_to_post_copy(job, domain);
   if (chores.release) {
     const Sending& sending = job.ticket.sending;
     // The others of its job switch now: a limit that nobody asked for is not worth another round.
@@ -312,6 +311,18 @@ void Outgoing::do_chores(Job& job, virDomainPtr domain, const Chores& chores) {
   if (chores.watch_post_copy && in_post_copy(domain) == PostCopy::Going) {
     on_post_copy(job.ticket.vm.uuid);
   }
+}
+
+/// Asked for until libvirt takes it. The stream is to be known by then, both here and at the
+/// destination, which looks as often: what connects later carries what the guest waits for.
+void Outgoing::switch_to_post_copy(Job& job, virDomainPtr domain) {
+  const MonotonicTime now = shared_->clock.now();
+  if (!job.switches_since) job.switches_since = now;
+  const bool known = job.connected || job.unbounded;
+  if (!known && now - *job.switches_since < kConnectsWithin) return;
+  if (virDomainMigrateStartPostCopy(domain, 0) != 0) return;
+  const std::lock_guard lock(shared_->mutex);
+  job.switched = true;
 }
 
 /// libvirt's call may wait without end for a destination whose emulator waits for a page: only the
@@ -338,8 +349,13 @@ void Outgoing::bound_queues(Job& job) {
     if (!queues) return;  // it ends
     job.queues.emplace(std::move(*queues));
   }
-  const auto bounded = job.queues->bound_unsent(job.unsent);
-  if (bounded) return;
+  // From the switch on a second connection carries what the guest waits for.
+  const auto way = job.switched ? dirtylog::Way::Urgent : dirtylog::Way::Bulk;
+  const auto bounded = job.queues->bound_unsent(job.unsent, way);
+  if (bounded) {
+    job.connected = job.connected || *bounded > 0;
+    return;
+  }
   job.unbounded = true;
   const std::lock_guard lock(shared_->mutex);
   if (shared_->closed) return;

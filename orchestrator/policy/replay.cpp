@@ -89,6 +89,10 @@ double not_come_to(const ReplayInput& input, double gone) {
 
 }  // namespace
 
+double fault_time(const ReplayInput& input, const HypervisorCosts& costs, double rate) {
+  return costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / rate;
+}
+
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
                         const MissingPages& missing) {
   PostCopyPhase out;
@@ -97,8 +101,7 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double speed = input.curve->share() * input.destination_speed;
   const double in_use = std::max(costs.page_bytes, input.total_bytes - input.zero_bytes);
   const double hot = input.curve->bytes(missing.window_s);
-  const double fault_s =
-      costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / missing.rate;
+  const double fault_s = fault_time(input, costs, missing.rate);
   // Missing bytes that the guest has come to after p of progress, if none had come by itself.
   const auto come_to_cold = [&](double p) {
     return input.curve->bytes(p) * std::min(1.0, missing.cold_bytes / in_use);
@@ -109,7 +112,9 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   };
   if (!(speed > 0)) return out;
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
-  // background stream (its share so far is wall / duration) overtakes them.
+  // background stream (its share so far is wall / duration) overtakes them. One that waits for a
+  // clock for a part of its time waits for its pages in that part first.
+  const double at_rest = 1 - std::min(1.0, input.curve->share() / input.most_share);
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
   for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
@@ -130,8 +135,9 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
       if (piece >= rest) break;
       done += (1 - done) * piece / rest;
     }
-    out.faulted_s += waited;
-    wall += step / speed + waited;
+    const double lost = std::max(0.0, waited - at_rest * step / speed);
+    out.faulted_s += lost;
+    wall += step / speed + lost;
   }
   const double ordered =
       input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);

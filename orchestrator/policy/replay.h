@@ -62,27 +62,23 @@ struct HypervisorCosts {
   // Bytes/s that the destination puts in their places: over 10 Gbit/s 157 MB and the end below took
   // 0.39 s, so 400e6 to 800e6.
   double post_copy_rate = 600e6;
-  double post_copy_switch_s = 0.026;  // as switch_s
-  // Wait in buffers, before the devices' state: so 16 moves over 100 Mbit/s and 5 over 1 Gbit/s
-  // stood still for 108 (75 to 134) and 33 ms in the median. A hybrid one switches after a look at
-  // the log, in which the buffers empty: 62 ms over 100 Mbit/s.
-  double queue_bytes = 0.6e6;
-  double queue_after_rounds_bytes = 0.05e6;
+  double post_copy_switch_s = 0.0225;  // as switch_s
+  // Wait in buffers, before the devices' state. 12 post-copy moves over 100 Mbit/s stood still for
+  // 60 ms in the median (46 to 67), 8 hybrid ones for 60 (49 to 76), 5 over 1 Gbit/s for 26.
+  double queue_bytes = 0.04e6;
   double post_copy_lead_s = 0.06;  // from the first page until the switch is granted
   double post_copy_end_s = 0.19;   // after the last page, until both ends know that it was
-  double fault_s = 0.0005;         // handling a missing page at both ends
-  double fault_queue_s = 0.015;    // a request waits behind pages that are on their way
+  // Handling a missing page at both ends, beside its way: 0.4 ms from one to the next over 100
+  // Mbit/s, where the page takes 0.33; more where the guest's own CPU is emulated.
+  double fault_s = 0.0003;
+  double fault_queue_s = 0;  // its way behind pages that nobody waits for: it passes them
   // A guest reads pages, too; but some of those around a missing one are there before it comes to
   // them. Guests that rewrote 9 and 32 MiB over and over stood still for 13.6 of 14.7 s and 8.8 of
   // 14.9, one that swept over 400 MiB twice as fast as the link for 37.4 of 43.7 s.
   double faults_per_page = 0.9;
-  // What a guest only reads, its kernel and its programs above all, is not in the log, and comes as
-  // late as the rest where nothing was sent before the switch. 23 moves over 100 Mbit/s, of idle
-  // guests and of such that write all the time, lost 0.4 to 0.8 of their time (0.7 in the median),
-  // where the log alone gave 0.3 to 0.9: so much of the phase is lost by reading, and counts so
-  // much against what the log gives.
-  double read_wait = 0.65;
-  double read_weight = 0.6;
+  // What a guest only reads, its kernel and its programs above all, is not in the log, and missing
+  // where nothing was sent before the switch: an idle one asked for 675 pages in its first moments.
+  double read_bytes = 2.8e6;
   double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
   double restore_s = 0.3;  // starting a VM from a file, beside reading it
   // Of a guest's progress while pages are sent: first writes after each look at the log, and the
@@ -183,7 +179,7 @@ std::optional<Milliseconds> hypervisor_downtime_limit(const MovePolicy& policy,
 /// The progress of a guest whose missing pages come one by one and in the background.
 struct PostCopyPhase {
   double duration_s = 0;
-  double faulted_s = 0;
+  double faulted_s = 0;  // by what is written
 };
 struct MissingPages {
   double cold_bytes = 0;  // never sent, anywhere in memory
@@ -192,6 +188,8 @@ struct MissingPages {
   double wire_bytes = 0;  // what sending them takes
   double rate = 0;        // bytes/s
 };
+/// From a guest's want of one page until it has it, s, over a link of that rate.
+double fault_time(const ReplayInput& input, const HypervisorCosts& costs, double rate);
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
                         const MissingPages& missing);
 

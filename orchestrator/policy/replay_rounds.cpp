@@ -543,24 +543,27 @@ void Rounds::wait_for_sweep() {
   now_ += held + waited;
   out_.live_s += held + waited;
   out_.sent_bytes += sent;
+  // It does not quite stand still: it asks for one page after the other.
+  const double asked = costs_.page_bytes / fault_time(in_, costs_, in_.link_rate);
+  lost_in_sweep_ = mean.lost * once_s * std::max(0.0, 1 - asked * period_s / hot_);
   hot_ *= mean.missing;
-  lost_in_sweep_ = mean.lost * once_s;
   out_.rounds.push_back({began, waited, sent, marked(), 0});
 }
 
-/// What was sent before the switch is there to be read.
+/// By writing and by reading, each in what the other leaves. What was sent before the switch is
+/// there to be read.
 double Rounds::waited_for_pages(const PostCopyPhase& phase) const {
-  const double cold = cold_ * (1 - zero_share_);
-  if (!(cold > 0) || !(curve_.share() > 0)) return phase.faulted_s;
-  const double weight = costs_.read_weight * cold / (cold + hot_);
-  return (1 - weight) * phase.faulted_s + weight * costs_.read_wait * phase.duration_s;
+  if (!(phase.duration_s > 0) || !(curve_.share() > 0)) return phase.faulted_s;
+  const double in_use = std::max(costs_.page_bytes, in_.total_bytes - in_.zero_bytes);
+  const double missing = std::min(1.0, cold_ * (1 - zero_share_) / in_use);
+  const double pages = costs_.read_bytes / costs_.page_bytes * missing;
+  const double read_s = std::min(phase.duration_s, pages * fault_time(in_, costs_, in_.link_rate));
+  return phase.faulted_s + (1 - phase.faulted_s / phase.duration_s) * read_s;
 }
 
 void Rounds::switch_to_post_copy() {
   over_ = true;
-  const double queue =
-      strategy() == Strategy::PostCopy ? costs_.queue_bytes : costs_.queue_after_rounds_bytes;
-  const double device_s = (queue + costs_.device_bytes) / in_.link_rate;
+  const double device_s = (costs_.queue_bytes + costs_.device_bytes) / in_.link_rate;
   out_.downtime_s = costs_.post_copy_switch_s + device_s;
   now_ += out_.downtime_s;
   const double wire = marked_wire();

@@ -91,6 +91,33 @@ TEST_F(TcpQueuesTest, OnlyConnectionsAreBoundedAndGiveWayAndEachOnce) {
   EXPECT_EQ(*queues->bound_unsent(kLimit), 0);
 }
 
+TEST_F(TcpQueuesTest, UrgentOnesAreBoundedAndGoWithAllOthers) {
+  const Fd urgent = connect();
+  auto queues = TcpQueues::open(getpid());
+  ASSERT_TRUE(queues.ok()) << queues.error().text();
+  const auto bounded = queues->bound_unsent(kLimit, Way::Urgent);
+  if (!bounded && bounded.error().code == Code::Unavailable) GTEST_SKIP() << bounded.error().text();
+  EXPECT_EQ(limit_of(urgent), kLimit.count);
+  EXPECT_EQ(priority_of(urgent), TC_PRIO_BESTEFFORT);
+}
+
+TEST_F(TcpQueuesTest, WhatAReaderAsksForGoesOutAtOnce) {
+  const auto waits = [](const Fd& socket) {
+    int at_once = 0;
+    socklen_t size = sizeof at_once;
+    EXPECT_EQ(getsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, &size), 0);
+    return at_once == 0;
+  };
+  const Fd reader = connect();
+  ASSERT_TRUE(waits(reader));
+  auto queues = TcpQueues::open(getpid());
+  ASSERT_TRUE(queues.ok()) << queues.error().text();
+  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1);
+  if (!bounded) GTEST_SKIP() << bounded.error().text();
+  EXPECT_FALSE(waits(reader));
+  EXPECT_TRUE(waits(listener_));
+}
+
 TEST_F(TcpQueuesTest, WhatWaitsToBeReadIsBoundedHoweverMuchWasReadBefore) {
   constexpr std::size_t kReadFirst = 64U << 20U;
   constexpr auto kUnread = 512 * 1024;
