@@ -9,6 +9,7 @@ import unittest
 from lib.cluster import Cluster, Json
 from lib.extent import FULL
 from lib.migtest import MigTest, Shape
+from lib.sockets import BULK, USUAL, connections
 from lib.waiting import wait_until
 
 POOL = "strat"
@@ -175,6 +176,22 @@ class StrategiesTest(unittest.TestCase):
         wait_until(lambda: len(sizes := buffers()) > 1 and set(sizes) == {UNREAD_LIMIT},
                    f"{vm}'s connections at {destination} are bounded", patience_s=10)
         self.cancel_slow(job, vm, source, operation)
+
+    def test_pages_that_a_guest_waits_for_are_asked_for_at_once_and_pass_the_stream(self) -> None:
+        job, vm, source, operation = self.begin_slow("post-copy")
+        self.wait_state(operation, "PostCopying")
+        uuid = self.cluster.get(f"vms/{vm}")["uuid"]
+
+        def is_so() -> bool:
+            seen = connections(uuid)
+            sends = sorted(one.priority for one in seen if QEMU_PORTS[0] <= one.peer_port <= QEMU_PORTS[1])
+            asks = [one.at_once for one in seen if QEMU_PORTS[0] <= one.port <= QEMU_PORTS[1]]
+            return sends == [USUAL, BULK] and asks == [True, True]
+        wait_until(is_so, f"the two connections of {vm} are told apart", patience_s=5)
+        self.cluster.finish(operation)
+        self.assertNotEqual(self.cluster.assert_runs_once(vm), source)
+        self.cluster.lab("rate", "1gbit")
+        job.assert_right()
 
     def test_post_copy_has_no_way_back(self) -> None:
         job, vm, source, operation = self.begin_slow("post-copy")
