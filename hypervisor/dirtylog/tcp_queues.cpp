@@ -21,17 +21,29 @@ constexpr Bytes kLeastUnread{512 * 1024};
 constexpr Bytes kMostUnread{4 * 1024 * 1024};
 constexpr BytesPerSecond kFastLink{1.25e9};
 
-bool is_tcp_connection(int socket) {
-  int domain = 0;
-  int protocol = 0;
-  socklen_t size = sizeof domain;
-  if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0) return false;
-  size = sizeof protocol;
-  if (getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) != 0) return false;
-  if ((domain != AF_INET && domain != AF_INET6) || protocol != IPPROTO_TCP) return false;
+int option_of(int socket, int name) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  return getsockopt(socket, SOL_SOCKET, name, &value, &size) == 0 ? value : 0;
+}
+
+bool is_tcp(int socket) {
+  const int domain = option_of(socket, SO_DOMAIN);
+  return (domain == AF_INET || domain == AF_INET6) && option_of(socket, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+bool is_connected(int socket) {
   sockaddr_storage peer{};
-  size = sizeof peer;
+  socklen_t size = sizeof peer;
   return getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+}
+
+Status send_at_once(int socket) {
+  const int at_once = 1;
+  if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) == 0) {
+    return ok_status();
+  }
+  return make_error(Code::Unavailable, system_text("TCP_NODELAY"));
 }
 
 /// The least so far, so not what a queue on the way added; 0 if the kernel does not tell.
@@ -102,15 +114,20 @@ Result<TcpQueues> TcpQueues::open(pid_t pid) {
   return TcpQueues(std::move(*process));
 }
 
-Result<int> TcpQueues::each_new(const std::function<Status(int socket)>& set) {
+Result<int> TcpQueues::each_new(const std::function<Status(int socket)>& set,
+                                const std::function<Status(int socket)>& listening) {
   int count = 0;
   for (const auto& [number, name] : process_.sockets()) {
     if (seen_.count(name) != 0) continue;
     auto socket = process_.take(number);
     if (!socket && socket.error().code == Code::NotFound) continue;  // closed meanwhile
     if (!socket) return socket.error();
+    if (!is_tcp(socket->get())) continue;
+    if (listening && option_of(socket->get(), SO_ACCEPTCONN) != 0) {
+      if (auto done = listening(socket->get()); !done) return done.error();
+    }
     // One that is not connected yet is looked at again.
-    if (!is_tcp_connection(socket->get())) continue;
+    if (!is_connected(socket->get())) continue;
     if (auto done = set(socket->get()); !done) return done.error();
     seen_.insert(name);
     ++count;
@@ -131,15 +148,15 @@ Result<int> TcpQueues::bound_unsent(Bytes limit, Way way) {
 }
 
 Result<int> TcpQueues::bound_unread(BytesPerSecond link, int channels) {
-  return each_new([&](int socket) -> Status {
+  const auto bound = [&](int socket) -> Status {
     try_again_soon(socket);
-    const int at_once = 1;
-    if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) != 0) {
-      return make_error(Code::Unavailable, system_text("TCP_NODELAY"));
-    }
+    if (auto done = send_at_once(socket); !done) return done;
     const auto limit = unread_limit(link, least_round_trip(socket), channels);
     return limit ? set_unread(socket, *limit) : ok_status();
-  });
+  };
+  // An accepted connection is as the socket that it came by; in post-copy the VM loads its devices,
+  // and asks for their pages, before anybody looks at it.
+  return each_new(bound, send_at_once);
 }
 
 }  // namespace mare::dirtylog

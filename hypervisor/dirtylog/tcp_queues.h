@@ -64,13 +64,16 @@ class TcpQueues {
   /// give way. How many those were. Unavailable without CAP_SYS_PTRACE.
   Result<int> bound_unsent(Bytes limit, Way way = Way::Bulk);
   /// Bounds what waits to be read by unread_limit(), each by its own round trip; `channels` of them
-  /// fill the link. And what the reader asks for goes out at once. Unavailable without
+  /// fill the link. And what the reader asks for goes out at once, also on connections that it is
+  /// still to accept. Unavailable without
   /// CAP_SYS_PTRACE, or where the host allows less and CAP_NET_ADMIN is missing.
   Result<int> bound_unread(BytesPerSecond link, int channels);
 
  private:
   explicit TcpQueues(Process process) : process_(std::move(process)) {}
-  Result<int> each_new(const std::function<Status(int socket)>& set);
+  /// `listening`: of sockets that accept connections, each time.
+  Result<int> each_new(const std::function<Status(int socket)>& set,
+                       const std::function<Status(int socket)>& listening = {});
   Process process_;
   std::set<std::string> seen_;  // "socket:[inode]"
 };

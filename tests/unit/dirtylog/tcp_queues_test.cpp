@@ -115,7 +115,12 @@ TEST_F(TcpQueuesTest, WhatAReaderAsksForGoesOutAtOnce) {
   const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1);
   if (!bounded) GTEST_SKIP() << bounded.error().text();
   EXPECT_FALSE(waits(reader));
-  EXPECT_TRUE(waits(listener_));
+  // Nor does one that is accepted before anybody has looked again.
+  const Fd writer = connect();
+  EXPECT_TRUE(waits(writer));
+  const Fd first{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  const Fd accepted{accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  EXPECT_FALSE(waits(accepted));
 }
 
 TEST_F(TcpQueuesTest, WhatWaitsToBeReadIsBoundedHoweverMuchWasReadBefore) {
