@@ -127,6 +127,7 @@ class Outgoing {
     Bytes unsent;
     bool unbounded = false;                       // the kernel refused
     bool connected = false;                       // its stream was seen
+    bool let_go = false;                          // its last round, which was held up
     std::optional<MonotonicTime> switches_since;  // to post-copy; it was asked for then
     std::optional<dirtylog::TcpQueues> queues;
     dirtylog::PageSet swept;
@@ -134,7 +135,6 @@ class Outgoing {
     MonotonicTime tracked{0};                 // when it looked last
     std::optional<MonotonicTime> held_since;  // the end of the last whole round
     std::optional<MonotonicTime> round_ends_at;
-    bool let_go = false;
     std::optional<MonotonicTime> rounds_over;  // when the last whole one before post-copy was
     std::optional<Sighting> after_rounds;      // the first one then
     std::optional<MonotonicTime> switch_at;
