@@ -65,8 +65,8 @@ class TcpQueues {
   Result<int> bound_unsent(Bytes limit, Way way = Way::Bulk);
   /// Bounds what waits to be read by unread_limit(), each by its own round trip; `channels` of them
   /// fill the link. And what the reader asks for goes out at once, also on connections that it is
-  /// still to accept. Unavailable without
-  /// CAP_SYS_PTRACE, or where the host allows less and CAP_NET_ADMIN is missing.
+  /// still to accept. Unavailable without CAP_SYS_PTRACE, or where the host allows less and
+  /// CAP_NET_ADMIN is missing.
   Result<int> bound_unread(BytesPerSecond link, int channels);
 
  private:

@@ -34,9 +34,8 @@ class IncomingQueues {
   IncomingQueues(const IncomingQueues&) = delete;
   IncomingQueues& operator=(const IncomingQueues&) = delete;
 
-  /// Until it has come, is not expected any more (both looked for once more), or did not begin to
-  /// come within 10 min.
-  /// `channels` connections fill the link.
+  /// Until it has come or is not expected any more, and once more then; or did not begin to come
+  /// within 10 min. `channels` connections fill the link.
   void expect(const VmKey& vm, int channels);
 
  private:

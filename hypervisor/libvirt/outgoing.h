@@ -176,6 +176,7 @@ class Outgoing {
   std::optional<Chores> next_chores(const JobPtr& job);
   void end_if_broken(Job& job);
   void do_chores(Job& job, virDomainPtr domain, const Chores& chores);
+  void switch_to_post_copy(Job& job, virDomainPtr domain);
   bool take_sample(Job& job, virDomainPtr domain);
   void watch_link(Job& job, virDomainPtr domain);
   void bound_queues(Job& job);
@@ -183,7 +184,6 @@ class Outgoing {
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
   void follow_sweep(Job& job, virDomainPtr domain);
-  void switch_to_post_copy(Job& job, virDomainPtr domain);
   void hold_round(Job& job, virDomainPtr domain, Bytes rest);
   void let_go(Job& job, virDomainPtr domain);
   void find_switch(Job& job);

@@ -349,8 +349,12 @@ void Outgoing::bound_queues(Job& job) {
     if (!queues) return;  // it ends
     job.queues.emplace(std::move(*queues));
   }
-  // From the switch on a second connection carries what the guest waits for.
-  const auto way = job.switched ? dirtylog::Way::Urgent : dirtylog::Way::Bulk;
+  auto way = dirtylog::Way::Bulk;
+  {
+    // From the switch on a second connection carries what the guest waits for.
+    const std::lock_guard lock(shared_->mutex);
+    if (job.switched) way = dirtylog::Way::Urgent;
+  }
   const auto bounded = job.queues->bound_unsent(job.unsent, way);
   if (bounded) {
     job.connected = job.connected || *bounded > 0;

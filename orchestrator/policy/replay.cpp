@@ -90,7 +90,7 @@ double not_come_to(const ReplayInput& input, double gone) {
 }  // namespace
 
 double fault_time(const ReplayInput& input, const HypervisorCosts& costs, double rate) {
-  return costs.fault_s + costs.fault_queue_s + input.round_trip_s + costs.page_bytes / rate;
+  return costs.fault_s + input.round_trip_s + costs.page_bytes / rate;
 }
 
 PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,

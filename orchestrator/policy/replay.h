@@ -64,14 +64,14 @@ struct HypervisorCosts {
   double post_copy_rate = 600e6;
   double post_copy_switch_s = 0.0225;  // as switch_s
   // Wait in buffers, before the devices' state. 12 post-copy moves over 100 Mbit/s stood still for
-  // 60 ms in the median (46 to 67), 8 hybrid ones for 60 (49 to 76), 5 over 1 Gbit/s for 26.
+  // 60 ms in the median (46 to 67), 8 hybrid ones for 60 (49 to 76), 6 over 1 Gbit/s for 26.
   double queue_bytes = 0.04e6;
   double post_copy_lead_s = 0.06;  // from the first page until the switch is granted
   double post_copy_end_s = 0.19;   // after the last page, until both ends know that it was
   // Handling a missing page at both ends, beside its way: 0.4 ms from one to the next over 100
-  // Mbit/s, where the page takes 0.33; more where the guest's own CPU is emulated.
+  // Mbit/s, where the page takes 0.33 and passes those that nobody waits for; more where the
+  // guest's own CPU is emulated.
   double fault_s = 0.0003;
-  double fault_queue_s = 0;  // its way behind pages that nobody waits for: it passes them
   // A guest reads pages, too; but some of those around a missing one are there before it comes to
   // them. Guests that rewrote 9 and 32 MiB over and over stood still for 13.6 of 14.7 s and 8.8 of
   // 14.9, one that swept over 400 MiB twice as fast as the link for 37.4 of 43.7 s.

@@ -8,7 +8,8 @@ import os
 import pathlib
 import socket
 
-PROC = pathlib.Path("/proc")
+from lib.processes import PROC, read_arguments
+
 PIDFD_OPEN, PIDFD_GETFD = 434, 438  # on every architecture; Python has no call for the second
 #: linux/pkt_sched.h: of TC_PRIO_BESTEFFORT and TC_PRIO_BULK.
 USUAL, BULK = 0, 2
@@ -34,7 +35,8 @@ def is_emulator(process: pathlib.Path, uuid: str) -> bool:
         words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False  # it has ended
-    return "qemu-system" in words[0] and uuid in words
+    known = read_arguments(words)
+    return known is not None and known[2] == uuid
 
 
 def connections_of(process: pathlib.Path) -> list[Connection]:

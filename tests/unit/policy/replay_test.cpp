@@ -451,7 +451,6 @@ TEST(Replay, AFaultedWorkingSetByHand) {
   ReplayInput in = input(curve, Strategy::PostCopy);
   in.total_bytes = 100 * kMega;
   HypervisorCosts costs;
-  costs.fault_queue_s = 0;
   costs.fault_s = 0.0005;
   costs.faults_per_page = 1;
   const auto phase = post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega});
@@ -477,7 +476,7 @@ TEST(Replay, AWorkingSetComesWhenTheStreamHasComeToItsPlace) {
   ReplayInput in = input(curve, Strategy::PostCopy);
   in.total_bytes = 100 * kMega;
   HypervisorCosts slow;
-  slow.fault_queue_s = 0.015;
+  slow.fault_s = 0.0153;
   const auto lost_with = [&in, &slow](const std::vector<double>& heat) {
     in.heat = &heat;
     return post_copy(in, slow, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega}).faulted_s;
@@ -494,8 +493,7 @@ TEST(Replay, WhoWritesInOrderWaitsForTheStreamAndThenFollowsIt) {
   const DirtyCurve sweep({{0, 0}, {2.5, 50 * kMega}, {5, 100 * kMega}, {100, 100 * kMega}}, 1,
                          200 * kMega);
   HypervisorCosts costs;
-  costs.fault_s = 0.0005;
-  costs.fault_queue_s = 0.0200904;  // with all the rest 21 ms a page
+  costs.fault_s = 0.0205904;  // with all the rest 21 ms a page
   ReplayInput in = input(sweep, Strategy::Hybrid);
   in.round_trip_s = 0;
   const MissingPages missing{0, 100 * kMega, 5, 100 * kMega, 10 * kMega};
