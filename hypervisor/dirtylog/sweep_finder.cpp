@@ -25,6 +25,8 @@ constexpr int kTurns = 5;
 /// Of the step that the chunks' sizes tell: half a block up or down, and pages of others.
 constexpr double kTolerance = 0.6;
 constexpr int kFewestSteps = 2;
+/// The newest ones: what a boot or a set-up wrote before them is over.
+constexpr int kStepsJudged = 5;
 constexpr double kAgree = 0.75;
 
 /// From -0.5 to 0.5.
@@ -103,7 +105,7 @@ Sweep SweepFinder::found(const PageSet& swept) const {
   int down = 0;
   int steps = 0;
   std::vector<double> periods;
-  for (std::size_t i = 1; i < chunks_.size(); ++i) {
+  for (std::size_t i = chunks_.size() - 1; i > 0 && steps < kStepsJudged; --i) {
     const Chunk& one = chunks_[i - 1];
     const Chunk& next = chunks_[i];
     if (!next.follows) continue;

@@ -19,7 +19,8 @@ constexpr std::array<milliseconds, 14> kPoints{
     milliseconds{2000},   milliseconds{5000},  milliseconds{10'000}, milliseconds{20'000},
     milliseconds{40'000}, milliseconds{64'000}};
 constexpr milliseconds kCycle = kPoints.back();
-/// The first cycle of a VM is short: it begins with what is over soon, its boot or its arrival.
+/// The first cycle of a VM is short, and each next one twice as long: its boot, and then what a
+/// program sets up, are over soon, and what they wrote is to be forgotten as soon.
 constexpr milliseconds kFirstCycle{10'000};
 constexpr seconds kRetry{1};
 /// After its arrival: arming and reading all of its memory takes from a guest that has much to do
@@ -245,7 +246,12 @@ Status Watcher::begin_cycle(Vm& vm) {
   if (!first && vm.cycles.back().whole) {
     vm.cycles.back().length = micro(cycle.began - vm.cycles.back().began);
   }
-  cycle.length = cycle.glance ? micro(kGlance) : first ? kFirstCycle : kCycle;
+  if (first) vm.next_length = kFirstCycle;
+  cycle.length = micro(kGlance);
+  if (!cycle.glance) {
+    cycle.length = vm.next_length;
+    vm.next_length = std::min<Microseconds>(2 * vm.next_length, kCycle);
+  }
   vm.due = cycle.began + kPoints.front();
   vm.why.clear();
   vm.hopeless = false;

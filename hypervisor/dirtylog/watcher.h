@@ -103,7 +103,8 @@ class Watcher {
     SweepFinder sweep;
     std::string why = "its log is not open yet";
     bool hopeless = false;
-    bool settles = false;  // it has just come, and its log is not open yet
+    bool settles = false;         // it has just come, and its log is not open yet
+    Microseconds next_length{0};  // of a cycle that is no glance
     MonotonicTime due{0};
     std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last
     int glances = 0;                       // to come
