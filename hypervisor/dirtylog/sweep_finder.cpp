@@ -28,10 +28,21 @@ constexpr int kFewestSteps = 2;
 /// The newest ones: what a boot or a set-up wrote before them is over.
 constexpr int kStepsJudged = 5;
 constexpr double kAgree = 0.75;
+/// Shorter ones have hardly seen a guest come round.
+constexpr Microseconds kLeastCycle{1'000'000};
+constexpr std::size_t kCyclesOfSweeps = 3;
+/// Periods of a sweep after which it has come round to what it wrote: one whose end was not seen
+/// yet is told to be as long as it was looked at.
+constexpr double kComeRound = 1.25;
 
 /// From -0.5 to 0.5.
 double around(double difference) {
   return difference - std::round(difference);
+}
+
+bool mostly(const PageSet& pages, const PageSet& among) {
+  const auto others = static_cast<double>(pages.without(among).count());
+  return others <= (1 - kAgain) * static_cast<double>(pages.count());
 }
 
 }  // namespace
@@ -76,27 +87,41 @@ std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
 }
 
 void SweepFinder::begin_cycle(const PageSet& known) {
+  if (cycle_.length >= kLeastCycle) cycles_.push_front(std::move(cycle_));
+  if (cycles_.size() > kCyclesOfSweeps) cycles_.pop_back();
+  cycle_ = {};
   making_ = {};
-  before_ = {};
-  before_at_ = Microseconds{0};
   known_ = known;
 }
 
 void SweepFinder::look(const PageSet& written, Microseconds wall) {
-  making_.pages.add(written.without(before_));
-  making_.length += wall - before_at_;
-  before_ = written;
-  before_at_ = wall;
+  making_.pages.add(written.without(cycle_.pages));
+  making_.length += wall - cycle_.length;
+  cycle_ = {written, wall};
   making_.count = making_.pages.count();
   if (making_.count < kChunkPages) return;
-  const auto unknown = static_cast<double>(making_.pages.without(known_).count());
-  making_.again = unknown <= (1 - kAgain) * static_cast<double>(making_.count);
+  making_.again = mostly(making_.pages, known_);
   chunks_.push_back(std::exchange(making_, {}));
   making_.follows = true;
   if (chunks_.size() > kChunksKept) chunks_.pop_front();
 }
 
-Sweep SweepFinder::found(const PageSet& swept) const {
+SweepFinder::Found SweepFinder::found(const PageSet& written) const {
+  const auto came_round = [&](const Seen& cycle, const Sweep& sweep) {
+    return sweep.period.count() > 0 && mostly(chunks_.back().pages, cycle.pages) &&
+           static_cast<double>(cycle.length.count()) >=
+               kComeRound * static_cast<double>(sweep.period.count());
+  };
+  Sweep sweep = judged(cycle_.pages);
+  if (came_round(cycle_, sweep)) return {sweep, cycle_.pages};
+  for (const Seen& cycle : cycles_) {
+    sweep = judged(cycle.pages);
+    if (came_round(cycle, sweep)) return {sweep, cycle.pages};
+  }
+  return {judged(written), written};
+}
+
+Sweep SweepFinder::judged(const PageSet& swept) const {
   const auto all = static_cast<double>(swept.count());
   if (chunks_.size() < 2 || swept.count() < kLeastSwept) return {};
   // It may be that not all of it has been seen.

@@ -31,11 +31,19 @@ class SweepFinder {
   /// `written` since then, and `wall` time since then; of pages that were `known` then it is told
   /// whether the guest comes to them again.
   void look(const PageSet& written, Microseconds wall);
-  /// `swept`: all pages that were written lately. A period of 0: no such guest, or nobody knows
-  /// yet.
-  Sweep found(const PageSet& swept) const;
+  struct Found {
+    Sweep sweep;    // a period of 0: no such guest, or nobody knows yet
+    PageSet pages;  // that it goes through; without a sweep, `written`
+  };
+  /// `written`: all pages that were written lately. What it goes through is what a cycle saw in
+  /// which it came round, where there is one: among all pages are those of a boot or a set-up, too.
+  Found found(const PageSet& written) const;
 
  private:
+  struct Seen {
+    PageSet pages;
+    Microseconds length{0};
+  };
   struct Chunk {
     PageSet pages;
     std::size_t count = 0;
@@ -43,9 +51,11 @@ class SweepFinder {
     bool follows = false;  // the one before it, without a gap
     bool again = false;    // most of it had been written before this cycle
   };
+  Sweep judged(const PageSet& swept) const;
+
   Chunk making_;
-  PageSet before_;  // by the last look
-  Microseconds before_at_{0};
+  Seen cycle_;               // by the last look
+  std::deque<Seen> cycles_;  // before this one, without the shortest
   PageSet known_;
   std::deque<Chunk> chunks_;
 };

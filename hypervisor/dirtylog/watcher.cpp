@@ -174,9 +174,10 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.heat = vm.heat;
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
-  out.sweep = vm.sweep.found(vm.written);
+  SweepFinder::Found found = vm.sweep.found(vm.written);
+  out.sweep = found.sweep;
   // Also where the newest look leaves it open for a moment: who asks for them was told of a sweep.
-  out.swept = vm.written;
+  out.swept = std::move(found.pages);
   out.cost_fraction = time > 0 ? cost / time : 0;
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;

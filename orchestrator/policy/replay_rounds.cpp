@@ -235,6 +235,7 @@ class Rounds {
   int alike_ = 0;
   double alike_since_ = 0;
   double unsure_ = 0;   // of what was written since the last look, bytes (1 deviation)
+  bool asked_ = false;  // for the switch to post-copy
   double goes_on_ = 1;  // the probability that none of its rounds so far was the last
   SeededRng rng_;
 };
@@ -309,7 +310,7 @@ void Rounds::look() {
   const double usual = curve_.bytes(since_look_);
   const double hot_again = seen > 0 && usual > 0
                                ? curve_.in_both(window_, since_look_) * std::min(1.0, hot_ / seen) *
-                                     std::min(1.0, written / usual)
+                                     costs_.written_again * std::min(1.0, written / usual)
                                : 0;
   const double fresh = std::max(0.0, written - cold_again - hot_again);
   cold_ -= std::min(cold_, cold_again);
@@ -406,19 +407,26 @@ void Rounds::round() {
   const bool as_it_is = rate_is_told() || duration >= costs_.rate_window_s;
   const double seen = threshold() * (as_it_is ? 1 : duration / (duration + waited_before));
   if (ends_by_now(seen + in_channels)) {
-    // The round that ends it leaves less than the threshold, by half a slice on average, and by
-    // half of what its channels took at its start, when the look before had emptied them. (Moves
+    // The round that ends it leaves less than the threshold, by a part of a slice, and by half of
+    // what its channels took at its start, when the look before had emptied them. (Moves
     // with limits of 100, 150 and 150 ms had 5, 34 and 37 ms of pages left, as if it were all of
     // that; four with 200 ms sent 1.4 to 2.3 MB in the stop, as if it were less.)
-    leave(std::max(seen / 2, seen - rate_ * costs_.iterate_s / 2) - in_channels / 2, in_channels);
+    leave(std::max(seen / 2, seen - costs_.below_threshold * rate_ * costs_.iterate_s) -
+              in_channels / 2,
+          in_channels);
     stop_and_send_rest();
     return;
   }
   if (strategy() == Strategy::Hybrid &&
       static_cast<int>(out_.rounds.size()) >= std::max(1, in_.sending.pre_copy_rounds)) {
-    wait_for_sweep();
-    switch_to_post_copy();
-    return;
+    // Until the switch is granted it goes on by rounds, and a short one may be the last.
+    const bool granted = asked_ || marked_s(rate_) > costs_.post_copy_lead_s;
+    asked_ = true;
+    if (granted) {
+      wait_for_sweep();
+      switch_to_post_copy();
+      return;
+    }
   }
   control_rate(duration);
   if (!steady(before, rate_before, throttle_before)) return;

@@ -37,7 +37,8 @@ class SweepReplay {
   /// hits a place exactly.
   double best_place(const std::vector<double>& waits) const;
   /// How far before the best place (share of one time through) the round is worth being held up for
-  /// it, if a second of that is worth one of the guest's: so that over all places most is won.
+  /// it, if a second of that is worth three tenths of one of the guest's: so that over all places
+  /// most is won.
   double longest_way(const std::vector<double>& waits, double best) const;
 
   /// The guest's way from that place to the best one, share of one time through.

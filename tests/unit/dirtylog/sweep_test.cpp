@@ -16,6 +16,7 @@ constexpr std::size_t kBlocks = 100;
 constexpr std::size_t kFirst = 3000;
 constexpr std::size_t kSwept = kBlocks * kBlock;
 constexpr double kPagesPerS = 6500;
+constexpr std::size_t kSetUp = 140'000;
 
 enum class Order { Up, Down, Scattered };
 
@@ -61,7 +62,13 @@ class Watched {
       finder_.look(written, Microseconds{static_cast<std::int64_t>(i + 1) * 1'000'000});
     }
   }
-  Sweep found() const { return finder_.found(known_); }
+  /// Wrote something at the end of its memory, once.
+  void set_up() {
+    known_.add(kSetUp, kSetUp + 20 * kBlock);
+    finder_.begin_cycle(known_);
+  }
+  SweepFinder::Found all_found() const { return finder_.found(known_); }
+  Sweep found() const { return all_found().sweep; }
 
  private:
   Order order_;
@@ -97,6 +104,24 @@ TEST(SweepFinder, WhatABootWroteBeforeItTellsNothing) {
   EXPECT_NEAR(static_cast<double>(guest.found().period.count()) / 1e6, kSwept / kPagesPerS, 0.6);
 }
 
+TEST(SweepFinder, WhatItGoesThroughIsWhatItWroteUntilItCameRound) {
+  Watched guest(Order::Up);
+  guest.set_up();
+  guest.cycle(kLong);  // 1.3 periods
+  guest.cycle(kBegun);
+  const SweepFinder::Found found = guest.all_found();
+  EXPECT_NEAR(static_cast<double>(found.sweep.period.count()) / 1e6, kSwept / kPagesPerS, 0.6);
+  EXPECT_NEAR(static_cast<double>(found.pages.count()), kSwept, 300);
+  EXPECT_FALSE(found.pages.has(kSetUp));
+
+  // No cycle in which it came round: what was written in all of them.
+  Watched seen_less(Order::Up);
+  seen_less.set_up();
+  for (int i = 0; i < 3; ++i) seen_less.cycle({kLong.begin(), kLong.end() - 1});
+  EXPECT_GT(seen_less.found().period.count(), 0);
+  EXPECT_TRUE(seen_less.all_found().pages.has(kSetUp));
+}
+
 TEST(SweepFinder, OneThatGoesAllOverIsNone) {
   Watched guest(Order::Scattered);
   guest.cycle(kLong);
@@ -109,7 +134,7 @@ TEST(SweepFinder, WhatIsSmallOrStillIsNone) {
   SweepFinder finder;
   PageSet all;
   all.add(0, kSwept);
-  EXPECT_EQ(finder.found(all).period.count(), 0);
+  EXPECT_EQ(finder.found(all).sweep.period.count(), 0);
   for (int cycle = 0; cycle < 3; ++cycle) {
     finder.begin_cycle(all);
     PageSet written;
@@ -117,7 +142,7 @@ TEST(SweepFinder, WhatIsSmallOrStillIsNone) {
     finder.look(written, Microseconds{50'000});
     finder.look(written, Microseconds{100'000});
   }
-  EXPECT_EQ(finder.found(all).period.count(), 0) << "it writes the same again and again";
+  EXPECT_EQ(finder.found(all).sweep.period.count(), 0) << "it writes the same again and again";
 }
 
 TEST(Centre, IsOnACircle) {

@@ -37,7 +37,7 @@ TEST(Replay, AnIdleGuestIsSentOnce) {
   EXPECT_NEAR(out.sent_bytes, 200 * kMega * kPageWire + costs.device_bytes, 1);
   EXPECT_NEAR(out.total_time_s, 0.07 + 20 * kPageWire + 0.03 + 0.04, 1e-6);
   // The rest below the threshold (0.3 s, half a slice earlier on average) goes in the downtime.
-  EXPECT_NEAR(out.downtime_s, 0.3 - 0.025 + 0.07, 0.005);
+  EXPECT_NEAR(out.downtime_s, 0.3 - 0.025 + 0.07, 0.001);
   EXPECT_EQ(out.rounds.size(), 2U);
 }
 
@@ -72,13 +72,46 @@ TEST(Replay, ARoundThatHappensToLeaveLessEndsWhatHangsJustAboveTheLimit) {
   in.low = &less;
   const Replay out = replay(in);
   EXPECT_TRUE(out.converges);
-  EXPECT_LE(out.rounds.size(), 12U);
+  EXPECT_EQ(out.rounds.size(), 13U);
   // Three times as much as would do is never left by chance.
   const DirtyCurve far = writer(100 * kMega, 9 * kMega, 200 * kMega);
   const DirtyCurve nearer = writer(70 * kMega, 6 * kMega, 200 * kMega);
   ReplayInput endless = input(far);
   endless.low = &nearer;
   EXPECT_FALSE(replay(endless).converges);
+}
+
+TEST(Replay, WhatIsLeftIsWrittenAgainLessOftenThanByChance) {
+  // 2.2 MB are written in any tenth of a second, the same all the time, where 3 would do; what a
+  // round leaves beside them makes them too many, unless it is among them.
+  const DirtyCurve curve = writer(100 * kMega, 2.2 * kMega, 200 * kMega);
+  HypervisorCosts by_chance;
+  by_chance.written_again = 1;
+  const Replay fewer = replay(input(curve), by_chance);
+  const Replay more = replay(input(curve));
+  EXPECT_TRUE(fewer.converges);
+  EXPECT_GT(more.sent_bytes, fewer.sent_bytes);
+  EXPECT_GE(more.total_time_s, fewer.total_time_s);
+}
+
+TEST(Replay, AHybridMoveGoesOnByRoundsUntilItsSwitchIsGranted) {
+  // 4 MB in all: after round 0 these are marked, over the threshold of 3 MB.
+  const DirtyCurve small = writer(100 * kMega, 4 * kMega, 200 * kMega);
+  ReplayInput in = input(small, Strategy::Hybrid);
+  in.sending.pre_copy_rounds = 1;
+  EXPECT_EQ(replay(in).rounds.size(), 2U) << "0.4 s for the next: switched before it is over";
+  // Over a faster link the next round takes 0.04 s and leaves little: it ends there.
+  in.link_rate = 100 * kMega;
+  in.downtime_limit_s = 0.03;
+  const DirtyCurve slower = writer(20 * kMega, 4 * kMega, 200 * kMega);
+  in.curve = &slower;
+  const Replay ended = replay(in);
+  EXPECT_EQ(ended.rounds.size(), 3U);
+  EXPECT_EQ(ended.faulted_s, 0) << "no page is missing";
+  HypervisorCosts at_once;
+  at_once.post_copy_lead_s = 0;
+  EXPECT_EQ(replay(in, at_once).rounds.size(), 2U);
+  EXPECT_GT(replay(in, at_once).total_time_s, ended.total_time_s);
 }
 
 TEST(Replay, FasterThanTheLinkDoesNotEndByItself) {

@@ -74,8 +74,7 @@ TEST(Sweep, IsHeldUpOnlyForWhatItWins) {
   const auto waits = sweep.best_waits(32);
   const double best = sweep.best_place(waits);
   const double longest = sweep.longest_way(waits, best);
-  EXPECT_GT(longest, 0.3);
-  EXPECT_LT(longest, 0.7);
+  EXPECT_NEAR(longest, 0.75, 0.04);
   // From a little behind the best place it would have to go all the way round for next to nothing.
   EXPECT_NEAR(sweep.way(best + 0.1, best), 0.9, 1e-9);
   EXPECT_NEAR(sweep.way(best - 0.1, best), 0.1, 1e-9);
@@ -84,8 +83,9 @@ TEST(Sweep, IsHeldUpOnlyForWhatItWins) {
     return sweep.switched(place, waits[static_cast<std::size_t>(place * 32)]).lost;
   };
   const double there = lost(best);
-  EXPECT_GT(lost(best - longest / 2) - there, longest / 2 / 2.2) << "less is won than it takes";
-  EXPECT_LT(lost(best + 0.3) - there, 0.7 / 2.2);
+  constexpr double kWorth = 0.3;  // a second of the migration, beside one of the guest's
+  EXPECT_GT(lost(best - longest / 2) - there, kWorth * longest / 2 / 2.2) << "too little is won";
+  EXPECT_LT(lost(best + 0.1) - there, kWorth * 0.9 / 2.2);
 }
 
 /// 382 MiB of 512, once through in 15.5 s, over 100 Mbit/s: the guest is 2.2 times as fast.
@@ -128,7 +128,7 @@ TEST(Sweep, AHybridMoveOfItWaitsAndLosesLess) {
   EXPECT_GT(with.forecast.sent_bytes.value, 1.5 * 400e6);
   // The end of the round is held up for it where that is worth it.
   EXPECT_GT(with.sending.sweep_switch.longest_hold, Milliseconds{3000});
-  EXPECT_LT(with.sending.sweep_switch.longest_hold, Milliseconds{12000});
+  EXPECT_LT(with.sending.sweep_switch.longest_hold, Milliseconds{13000});
   EXPECT_GT(with.forecast.total_time_s.high, with.forecast.total_time_s.value + 4);
   EXPECT_GT(with.forecast.added_job_time_s.high, with.forecast.added_job_time_s.value + 1);
 }
