@@ -112,8 +112,7 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   };
   if (!(speed > 0)) return out;
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
-  // background stream (its share so far is wall / duration) overtakes them. One that waits for a
-  // clock for a part of its time waits for its pages in that part first.
+  // background stream (its share so far is wall / duration) overtakes them.
   const double at_rest = 1 - std::min(1.0, input.curve->share() / input.most_share);
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
@@ -135,9 +134,10 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
       if (piece >= rest) break;
       done += (1 - done) * piece / rest;
     }
-    const double lost = std::max(0.0, waited - at_rest * step / speed);
-    out.faulted_s += lost;
-    wall += step / speed + lost;
+    // What it is late by it makes up for whenever it would wait for the clock.
+    const double late = std::max(0.0, out.faulted_s + waited - at_rest * step / speed);
+    wall += step / speed + late - out.faulted_s;
+    out.faulted_s = late;
   }
   const double ordered =
       input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);

@@ -491,12 +491,18 @@ TEST(Replay, AFaultedWorkingSetByHand) {
   // 100 faults of 0.5 + 0.5 + 0.4096 ms, few pages come by themselves so early.
   EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
 
-  // Who works for half of its time waits for them in the other half of those first 0.2 s.
-  const DirtyCurve half({{0, 0}, {0.1, pages * 4096}, {1, pages * 4096}, {100, pages * 4096}}, 0.5,
-                        100 * kMega);
-  in.curve = &half;
+  // Who waits for a clock makes up for it whenever it would wait: for a hundredth of these 10 s.
+  const auto working_for = [&](double share) {
+    return DirtyCurve({{0, 0}, {0.1, pages * 4096}, {1, pages * 4096}, {100, pages * 4096}}, share,
+                      100 * kMega);
+  };
+  const DirtyCurve nearly = working_for(0.99);
+  in.curve = &nearly;
   const auto rests = post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega});
-  EXPECT_NEAR(rests.faulted_s, 100 * 0.0014096 - 0.1, 0.01);
+  EXPECT_NEAR(rests.faulted_s, 100 * 0.0014096 - 0.01 * 10, 0.005);
+  const DirtyCurve half = working_for(0.5);
+  in.curve = &half;
+  EXPECT_EQ(post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega}).faulted_s, 0);
   in.most_share = 0.5;  // of a whole one it may have no more
   EXPECT_NEAR(post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega}).faulted_s,
               100 * 0.0014096, 0.01);
