@@ -30,7 +30,7 @@ constexpr int kStepsJudged = 5;
 constexpr double kAgree = 0.75;
 /// Shorter ones have hardly seen a guest come round.
 constexpr Microseconds kLeastCycle{1'000'000};
-constexpr std::size_t kCyclesOfSweeps = 3;
+constexpr std::size_t kCyclesOfSweeps = 4;  // with the running one
 /// Periods of a sweep after which it has come round to what it wrote: one whose end was not seen
 /// yet is told to be as long as it was looked at.
 constexpr double kComeRound = 1.25;
@@ -87,17 +87,18 @@ std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
 }
 
 void SweepFinder::begin_cycle(const PageSet& known) {
-  if (cycle_.length >= kLeastCycle) cycles_.push_front(std::move(cycle_));
+  if (cycles_.front().length < kLeastCycle) cycles_.pop_front();
+  cycles_.emplace_front();
   if (cycles_.size() > kCyclesOfSweeps) cycles_.pop_back();
-  cycle_ = {};
   making_ = {};
   known_ = known;
 }
 
 void SweepFinder::look(const PageSet& written, Microseconds wall) {
-  making_.pages.add(written.without(cycle_.pages));
-  making_.length += wall - cycle_.length;
-  cycle_ = {written, wall};
+  Seen& cycle = cycles_.front();
+  making_.pages.add(written.without(cycle.pages));
+  making_.length += wall - cycle.length;
+  cycle = {written, wall};
   making_.count = making_.pages.count();
   if (making_.count < kChunkPages) return;
   making_.again = mostly(making_.pages, known_);
@@ -112,10 +113,8 @@ SweepFinder::Found SweepFinder::found(const PageSet& written) const {
            static_cast<double>(cycle.length.count()) >=
                kComeRound * static_cast<double>(sweep.period.count());
   };
-  Sweep sweep = judged(cycle_.pages);
-  if (came_round(cycle_, sweep)) return {sweep, cycle_.pages};
   for (const Seen& cycle : cycles_) {
-    sweep = judged(cycle.pages);
+    const Sweep sweep = judged(cycle.pages);
     if (came_round(cycle, sweep)) return {sweep, cycle.pages};
   }
   return {judged(written), written};

@@ -54,8 +54,7 @@ class SweepFinder {
   Sweep judged(const PageSet& swept) const;
 
   Chunk making_;
-  Seen cycle_;               // by the last look
-  std::deque<Seen> cycles_;  // before this one, without the shortest
+  std::deque<Seen> cycles_{1};  // by their last looks, newest first; without the shortest
   PageSet known_;
   std::deque<Chunk> chunks_;
 };

@@ -12,15 +12,17 @@ namespace {
 constexpr Microseconds kUnseen{100'000};
 constexpr Microseconds kOverlap{20'000};
 
+bool goes_on(const DirtyCycle& one, const DirtyCycle& next) {
+  if (one.points.empty()) return false;
+  const auto gap = next.began - one.began - one.points.back().wall;
+  return gap <= kUnseen && gap >= -kOverlap;
+}
+
 /// The first of the cycles that follow on one another up to the newest.
 std::size_t begin_of_chain(const std::vector<DirtyCycle>& cycles) {
-  std::size_t first = cycles.size();
-  for (; first > 0 && !cycles[first - 1].points.empty(); --first) {
-    if (first == cycles.size()) continue;
-    const DirtyCycle& one = cycles[first - 1];
-    const auto gap = cycles[first].began - one.began - one.points.back().wall;
-    if (gap > kUnseen || gap < -kOverlap) break;
-  }
+  if (cycles.empty()) return 0;
+  std::size_t first = cycles.size() - 1;
+  while (first > 0 && goes_on(cycles[first - 1], cycles[first])) --first;
   return first;
 }
 

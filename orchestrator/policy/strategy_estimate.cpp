@@ -438,10 +438,8 @@ bool may_end_in_a_pause(const Situation& situation, const Sending& sending, cons
     rounds_s.push_back(endless.rounds[i].duration_s);
   }
   if (rounds_s.empty()) return false;
-  const auto limit =
-      sending.later_downtime_limit ? sending.later_downtime_limit : sending.downtime_limit;
-  const double fits = rate_max(situation) * (limit ? std::chrono::duration<double>(*limit).count()
-                                                   : situation.costs.default_downtime_s);
+  const ReplayInput in = replay_input(situation, situation.middle, sending);
+  const double fits = rate_max(situation) * in.later_downtime_limit_s.value_or(in.downtime_limit_s);
   const double pause_s = longest_pause_s(situation.input.profile.cycles, kSparedInPause * fits);
   return pause_s >= kPauseOfRound * median(rounds_s);
 }

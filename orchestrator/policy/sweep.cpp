@@ -13,11 +13,10 @@ namespace {
 constexpr int kParts = 128;
 constexpr int kSteps = 8;  // for each part that is sent
 constexpr int kWaits = 46;
+// What a second of the migration is worth beside one of the guest's, which it is slowed in.
+constexpr double kHoldWorth = 0.3;
 // Nobody knows exactly where it is, or how fast while it is sent; and who switches just before it
 // has come round to the beginning has it wait until all is there.
-/// What a second of the migration is worth beside one of the guest's: it is slowed by a tenth in
-/// it.
-constexpr double kHoldWorth = 0.3;
 constexpr double kUnsure[] = {-0.04, -0.02, 0, 0.02, 0.04};
 
 using Missing = std::array<bool, kParts>;
