@@ -90,10 +90,6 @@ Result<MigrationTicket> VmMigrate::ticket() {
   if (!spec) return spec.error();
   auto downtime = migration_.sending.downtime_limit;
   if (!downtime) downtime = migration_.downtime_limit;
-  // The hypervisor counts only pages: what a switch takes besides is taken off, as was forecast.
-  if (forecast_ && !migration_.sending.downtime_limit) {
-    downtime = policy::hypervisor_downtime_limit(policy_, forecast_->link);
-  }
   // A host that is told of it twice does it once: so what is begun anew has another name.
   OperationId name = operation().id;
   const std::size_t tries = migration_.earlier.size();

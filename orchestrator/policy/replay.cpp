@@ -164,14 +164,15 @@ Replay replay(const ReplayInput& input, const HypervisorCosts& costs) {
   }
 }
 
-std::optional<Milliseconds> hypervisor_downtime_limit(const MovePolicy& policy,
-                                                      const LinkMeasurement& link,
-                                                      const HypervisorCosts& costs) {
-  if (!policy.downtime_limit) return std::nullopt;
-  const double limit = std::chrono::duration<double>(*policy.downtime_limit).count();
+Milliseconds hypervisor_downtime_limit(const MovePolicy& policy, const LinkMeasurement& link,
+                                       const HypervisorCosts& costs) {
+  const bool stated = policy.downtime_limit.has_value();
+  const double limit = stated ? std::chrono::duration<double>(*policy.downtime_limit).count()
+                              : costs.default_downtime_s;
   const double device_s = link.goodput.value > 0 ? costs.device_bytes / link.goodput.value : limit;
-  // Less than this no guest that runs at all ever meets.
-  const double least = std::min(limit, 0.01);
+  // Less than this no guest that runs at all ever meets. Over a slow link the devices alone take
+  // all of the usual limit, which nobody insists on.
+  const double least = stated ? std::min(limit, 0.01) : limit / 2;
   const double told = std::max(least, limit - costs.switch_s - device_s);
   return std::chrono::duration_cast<Milliseconds>(Seconds{told});
 }

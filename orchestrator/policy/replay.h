@@ -44,7 +44,7 @@ struct HypervisorCosts {
   // just carried; the times of 320 moves come out best with 0.88 to 0.92.
   double written_again = 0.9;
   double look_s = 0.01;             // a round with nothing to send takes so long, for its look
-  double default_downtime_s = 0.3;  // where the policy states no limit
+  double default_downtime_s = 0.3;  // where the policy states no limit, all in all
   // Bytes/s that go into zstd -1, for each channel with a CPU, and what unpacking takes below, of a
   // host of which nothing else is known: with_rates_of() has them for its own CPUs, and for what
   // the memory holds (real data 350e6 on one host, random ones 3.4e9).
@@ -177,12 +177,11 @@ struct Replay {
 /// A link rate of 0 gives a replay that does not converge.
 Replay replay(const ReplayInput& input, const HypervisorCosts& costs = {});
 
-/// The downtime that the hypervisor is to be told for the policy's limit: it counts only the pages
-/// of the last round, so what comes on top (device state, the switch itself) is taken off. None
-/// stays none.
-std::optional<Milliseconds> hypervisor_downtime_limit(const MovePolicy& policy,
-                                                      const LinkMeasurement& link,
-                                                      const HypervisorCosts& costs = {});
+/// The downtime that the hypervisor is to be told for the policy's limit, or for the usual one
+/// where it states none: it counts only the pages of the last round, so what comes on top (device
+/// state, the switch itself) is taken off; of the usual one half at most.
+Milliseconds hypervisor_downtime_limit(const MovePolicy& policy, const LinkMeasurement& link,
+                                       const HypervisorCosts& costs = {});
 
 /// The progress of a guest whose missing pages come one by one and in the background.
 struct PostCopyPhase {

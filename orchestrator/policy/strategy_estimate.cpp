@@ -217,10 +217,10 @@ std::optional<BytesPerSecond> switchover_bandwidth(const Situation& situation,
 
 constexpr Milliseconds kHybridStop{30};
 // A limit that gives way by so little costs some rounds at worst.
-constexpr Milliseconds kLittle{100};
+constexpr Milliseconds kLittle{80};
 
 /// All that are worth trying. Who waits for less to be left stands still for a shorter time after
-/// more rounds; the limit of the policy, or else of the hypervisor, is the most.
+/// more rounds; what the hypervisor is told for the policy's limit is the most.
 std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
   const ForecastInput& in = situation.input;
   const auto most = hypervisor_downtime_limit(in.policy, in.link, situation.costs);
@@ -230,22 +230,20 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
     sending.switchover_bandwidth = switchover_bandwidth(situation, sending);
   }
   if (strategy == Strategy::Hybrid) {
-    // It ends by post-copy. With the hypervisor's own limit chance would make that a long stop now
-    // and then: its third round may just fit.
+    // It ends by post-copy. With the usual limit chance would make that a long stop now and then:
+    // its third round may just fit.
     for (auto& sending : out) {
-      sending.downtime_limit = std::min(most.value_or(kHybridStop), kHybridStop);
+      sending.downtime_limit = std::min(most, kHybridStop);
     }
   }
-  const Milliseconds usual_limit = std::chrono::duration_cast<Milliseconds>(Seconds{
-      most ? std::chrono::duration<double>(*most).count() : situation.costs.default_downtime_s});
   if (!makes_rounds(strategy)) return out;
   const std::size_t usual = out.size();
   for (const auto limit : kShorter) {
-    if (limit >= usual_limit) continue;
+    if (limit >= most) continue;
     for (std::size_t i = 0; i < usual; ++i) {
       out.push_back(out[i]);
       out.back().downtime_limit = limit;
-      out.back().later_downtime_limit = usual_limit;
+      out.back().later_downtime_limit = most;
     }
   }
   return out;

@@ -662,10 +662,20 @@ TEST(HypervisorDowntime, LeavesRoomForWhatComesOnTop) {
   MovePolicy policy;
   LinkMeasurement link;
   link.goodput = BytesPerSecond{10e6};
-  EXPECT_FALSE(hypervisor_downtime_limit(policy, link));
+  // 300 ms less 30 for the switch and 40 for the devices.
+  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{230});
   policy.downtime_limit = Milliseconds{300};
   EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{230});
   policy.downtime_limit = Milliseconds{50};
+  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{10});
+}
+
+TEST(HypervisorDowntime, OverASlowLinkLeavesHalfOfTheUsualLimitForPages) {
+  MovePolicy policy;
+  LinkMeasurement link;
+  link.goodput = BytesPerSecond{1e6};
+  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{150});
+  policy.downtime_limit = Milliseconds{300};
   EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{10});
 }
 
