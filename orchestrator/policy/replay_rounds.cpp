@@ -60,6 +60,7 @@ class Rounds {
     cold_wire_ =
         (1 - zero_share_) * page_wire_ + zero_share_ * costs.zero_page_bytes / costs.page_bytes;
     limit_ = std::min(input.link_rate, settable(input.rate_limit.value_or(input.link_rate)));
+    if (!compressed) limit_ = std::min(limit_, input.link_rate * filled_share());
     cpu_rate_ = compressed ? compress_rate() : costs.copy_rate;
     if (compressed) in_channels_ = costs.channel_bytes * std::max(1, input.sending.channels);
     rate_ = limit_;
@@ -121,6 +122,15 @@ class Rounds {
     const double told = std::max(1.0, std::floor(rate / costs_.rate_step)) * costs_.rate_step;
     const double writes = std::ceil(told * costs_.rate_window_s / costs_.write_bytes);
     return std::min(in_.link_rate, writes * costs_.write_bytes / costs_.rate_window_s);
+  }
+
+  /// Of the link's time in a live round: in the rest all CPUs of the host are busy with others
+  /// while what sends wants one.
+  double filled_share() const {
+    if (!(in_.host_cpus > 0)) return 1;
+    const double all_busy = std::pow(std::min(1.0, in_.busy_cpus / in_.host_cpus), in_.host_cpus);
+    const double wanted = std::min(1.0, in_.link_rate / costs_.mover_rate);
+    return 1 - all_busy * wanted * wanted;
   }
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests

@@ -342,6 +342,37 @@ double overlapped(double wire_s, double cpu_s) {
   return std::cbrt(std::pow(wire_s, 3) + std::pow(cpu_s, 3));
 }
 
+TEST(Replay, WhoSendsWaitsForACpuWhileAllAreBusy) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  HypervisorCosts costs;
+  costs.mover_rate = 200 * kMega;
+  const auto first_round_s = [&](double link_rate, double busy, Strategy strategy) {
+    ReplayInput in = input(idle, strategy);
+    in.link_rate = link_rate;
+    in.host_cpus = 2;
+    in.busy_cpus = busy;
+    in.downtime_limit_s = 0;
+    return replay(in, costs).rounds.at(0).duration_s;
+  };
+  const double whole_s = 2 * kPageWire;
+  EXPECT_NEAR(first_round_s(100 * kMega, 0, Strategy::PreCopy), whole_s, 1e-6);
+  // Both are busy in a quarter of the time, and it wants one for half of that, squared.
+  EXPECT_NEAR(first_round_s(100 * kMega, 1, Strategy::PreCopy), whole_s / (1 - 0.25 * 0.25), 1e-6);
+  EXPECT_NEAR(first_round_s(10 * kMega, 1, Strategy::PreCopy), 10 * whole_s / (1 - 0.25 * 0.0025),
+              1e-5);
+  // However fast its link, it wants no more than all of one.
+  EXPECT_NEAR(first_round_s(400 * kMega, 1, Strategy::PreCopy), whole_s / 4 / 0.75, 1e-6);
+  // Who leaves half of the link idle makes up for it.
+  ReplayInput slow = input(idle, Strategy::PreCopy);
+  slow.link_rate = 100 * kMega;
+  slow.rate_limit = 50 * 1048576.0;
+  slow.downtime_limit_s = 0;
+  const double alone_s = replay(slow, costs).rounds.at(0).duration_s;
+  slow.host_cpus = 2;
+  slow.busy_cpus = 1;
+  EXPECT_DOUBLE_EQ(replay(slow, costs).rounds.at(0).duration_s, alone_s);
+}
+
 TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle, Strategy::Compressed);
