@@ -113,8 +113,9 @@ TEST_F(WatcherTest, TheFirstCyclesAreShortAndTheOthersHaveEveryPoint) {
     EXPECT_EQ(walls_ms(cycles()[i]).back(), lengths_s[i] * 1000);
     EXPECT_EQ(cycles()[i + 1].began - cycles()[i].began, seconds{lengths_s[i]});
   }
-  EXPECT_EQ(walls_ms(cycles()[3]), (std::vector<int>{50, 100, 200, 300, 400, 500, 700, 1000, 2000,
-                                                     5000, 10'000, 20'000, 40'000, 64'000}));
+  EXPECT_EQ(walls_ms(cycles()[3]),
+            (std::vector<int>{50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000,
+                              10'000, 20'000, 40'000, 64'000}));
   EXPECT_EQ(vms_["a"].armed, 6) << "once a cycle, and not for a point";
 }
 
@@ -329,13 +330,13 @@ TEST_F(WatcherTest, LatePointsAreTakenOnce) {
   watcher_.step();
   EXPECT_EQ(walls_ms(cycles()[0]), std::vector<int>{700});
   run(milliseconds{1500});
-  EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{700, 1000, 2000}));
+  EXPECT_EQ(walls_ms(cycles()[0]), (std::vector<int>{700, 1000, 1500, 2000}));
 }
 
 TEST_F(WatcherTest, BacksOffAndGoesOnAfterwards) {
   FakeVm& vm = vms_["a"];
   watcher_.watch("a");
-  run(seconds{3});
+  run(seconds{4});
   vm.open_error = make_error(Code::FailedPrecondition, "it is being sent");
   watcher_.back_off("a");
   EXPECT_EQ(vm.closed, 1) << "at once";
@@ -347,7 +348,7 @@ TEST_F(WatcherTest, BacksOffAndGoesOnAfterwards) {
   run(milliseconds{1100});
   EXPECT_EQ(vm.opened, 2);
   EXPECT_EQ(cycles().size(), 2U);
-  EXPECT_EQ(walls_ms(cycles()[0]).back(), 2000) << "the cut one as far as it came";
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 3000) << "the cut one as far as it came";
   EXPECT_TRUE(watcher_.report("a")->not_watched.empty());
 }
 
@@ -450,7 +451,7 @@ TEST_F(WatcherTest, SeveralVmsEachAtItsOwnTime) {
   watcher_.watch("b");
   run(milliseconds{1000});
   EXPECT_EQ(walls_ms(cycles()[0]),
-            (std::vector<int>{50, 100, 200, 300, 400, 500, 700, 1000, 2000}));
+            (std::vector<int>{50, 100, 200, 300, 400, 500, 700, 1000, 1500, 2000}));
   EXPECT_EQ(walls_ms(watcher_.report("b")->cycles[0]),
             (std::vector<int>{50, 100, 200, 300, 400, 500, 700, 1000}));
 }
