@@ -10,6 +10,10 @@ namespace {
 
 // Of the phase: so long a wait is looked at as one.
 constexpr double kWaitPiece = 1.0 / 200;
+// Who waits for a clock and is late by more than a beat does not hurry after it, but begins its
+// next beat then; nobody knows its beat. A MigTest that wrote 26 MB each 2 s lost little by waits
+// of 2 s; one that swept over 400 MB, in beats of 50 ms, lost all of its 29 s.
+constexpr double kLongestBeat = 2;
 
 /// Of a VM that stands still all along.
 double still_rate(const ReplayInput& input) {
@@ -116,6 +120,7 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   const double at_rest = 1 - std::min(1.0, input.curve->share() / input.most_share);
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
+  double late = 0;
   for (double p = 0; wall < out.duration_s && p < 2000 * step; p += step) {
     const double cold = come_to_cold(p + step) - come_to_cold(p);
     const double all_hot = come_to_hot(p + step) - come_to_hot(p);
@@ -134,11 +139,14 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
       if (piece >= rest) break;
       done += (1 - done) * piece / rest;
     }
-    // What it is late by it makes up for whenever it would wait for the clock.
-    const double late = std::max(0.0, out.faulted_s + waited - at_rest * step / speed);
-    wall += step / speed + late - out.faulted_s;
-    out.faulted_s = late;
+    // What it is late by it makes up for whenever it would wait for the clock, unless that is more
+    // than a beat of it.
+    const double due = std::max(0.0, late + waited - at_rest * step / speed);
+    wall += step / speed + due - late;
+    late = std::min(due, kLongestBeat);
+    out.faulted_s += due - late;
   }
+  out.faulted_s += late;
   const double ordered =
       input.sequential * missing.hot_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);
   if (ordered > 0) {
