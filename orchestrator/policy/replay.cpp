@@ -153,6 +153,14 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
     out.faulted_s = (1 - ordered) * out.faulted_s +
                     ordered * lost_in_order(input, costs, missing, hot, fault_s);
   }
+  if (!input.sweeps) return out;
+  // The same is true of what was never sent.
+  const double all = input.curve->bytes(out.duration_s * speed);
+  const MissingPages unsent{0, all * std::min(1.0, missing.cold_bytes / in_use), 0,
+                            missing.wire_bytes, missing.rate};
+  const double never = missing.cold_bytes / std::max(1.0, missing.hot_bytes + missing.cold_bytes);
+  out.faulted_s =
+      std::max(out.faulted_s, never * lost_in_order(input, costs, unsent, all, fault_s));
   return out;
 }
 

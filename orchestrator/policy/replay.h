@@ -124,6 +124,7 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
+  bool sweeps = false;    // seen to go through the same memory again and again, in order
   /// MemoryProfile's; none: it writes all over its memory.
   const std::vector<double>* heat = nullptr;
   /// Of a guest that sweeps, with a switch to match: where it is when the whole rounds are nearly

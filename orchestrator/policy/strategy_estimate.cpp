@@ -92,6 +92,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.compressed_fraction = in.profile.compressed_fraction;
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
   out.sequential = std::clamp(in.profile.sequential, 0.0, 1.0);
+  out.sweeps = in.profile.sweep.period.count() > 0;
   out.heat = &in.profile.heat;
   out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
