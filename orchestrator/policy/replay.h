@@ -124,6 +124,7 @@ struct ReplayInput {
   double compressed_fraction = 1;
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
+  double pause_s = 0;     // the longest that it was seen to write next to nothing in
   bool sweeps = false;    // seen to go through the same memory again and again, in order
   /// MemoryProfile's; none: it writes all over its memory.
   const std::vector<double>* heat = nullptr;

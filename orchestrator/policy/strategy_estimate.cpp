@@ -29,6 +29,8 @@ constexpr double kUnsureShare = 0.1;
 constexpr double kPauseOfRound = 0.5;
 // Of what fits into a stop, what is written in a pause: the rest is what the round itself left.
 constexpr double kSparedInPause = 0.5;
+// Of a kernel and what else never waits, bytes.
+constexpr double kNextToNothing = 0.5e6;
 constexpr std::size_t kFewestCycles = 3;
 // Looks at the log, and what a guest is slowed by them, are known to a tenth of a round or so.
 constexpr double kLongerWindows = 1.1;
@@ -94,6 +96,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.compressed_fraction = in.profile.compressed_fraction;
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
   out.sequential = std::clamp(in.profile.sequential, 0.0, 1.0);
+  out.pause_s = longest_pause_s(in.profile.cycles, kNextToNothing);
   out.sweeps = in.profile.sweep.period.count() > 0;
   out.heat = &in.profile.heat;
   out.emulated = in.profile.emulated;

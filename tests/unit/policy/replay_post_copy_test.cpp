@@ -48,7 +48,9 @@ TEST(PostCopyReplay, AFaultedWorkingSetByHand) {
   // 100 faults of 0.5 + 0.5 + 0.4096 ms, few pages come by themselves so early.
   EXPECT_NEAR(phase.faulted_s, 100 * 0.0014096, 0.01);
 
-  // Who waits for a clock makes up for it whenever it would wait: for a hundredth of these 10 s.
+  // Who waits for a clock makes up for it when it would wait, here for a hundredth of these 10 s,
+  // as long as it is not late by more than the longest of its pauses.
+  in.pause_s = 2;
   const auto working_for = [&](double share) {
     return DirtyCurve({{0, 0}, {0.1, pages * 4096}, {1, pages * 4096}, {100, pages * 4096}}, share,
                       100 * kMega);
@@ -60,7 +62,7 @@ TEST(PostCopyReplay, AFaultedWorkingSetByHand) {
   const DirtyCurve half = working_for(0.5);
   in.curve = &half;
   EXPECT_EQ(post_copy(in, costs, {100 * kMega, 0, 0, 100 * kMega, 10 * kMega}).faulted_s, 0);
-  // But for 2 s at most: 3000 pages at once; in the 4.2 s of 100 a fiftieth comes by itself.
+  // But for those 2 s at most: 3000 pages at once; in the 4.2 s of 100 a fiftieth comes by itself.
   const DirtyCurve many({{0, 0}, {0.001, 3000 * 4096}, {1000, 3000 * 4096}}, 0.5, 1000 * kMega);
   in.curve = &many;
   in.total_bytes = 1000 * kMega;
@@ -143,6 +145,7 @@ TEST(PostCopyReplay, WhoWasSeenToSweepWaitsInOrderForAllOfIt) {
   ReplayInput in = input(sweep, Strategy::PostCopy);
   in.round_trip_s = 0;
   in.sequential = 1;
+  in.pause_s = 20;  // far too long: then it would make up for all
   const MissingPages all{200 * kMega, 0, 0, 200 * kMega, 10 * kMega};
   const double made_up = post_copy(in, costs, all).faulted_s;
   in.sweeps = true;
