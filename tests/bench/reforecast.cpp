@@ -4,14 +4,16 @@
 // it. Each is forecast anew, oldest first, by the knobs that it was made with, and learned from
 // before the next. Prints one JSON object: for each quantity the errors of what was said then, of
 // the new forecast, and of the model without what was learned; the rounds that the model plays
-// through; what would be said of moves that did not end; and how long a forecast of all strategies
-// takes to compute, for each that was made there, with a move or without.
+// through; what would be said of moves that did not end; what would be chosen today for each
+// forecast that was made there, with a move or without, and how long that takes to compute.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/core/clock.h"
@@ -139,10 +141,25 @@ nlohmann::json without_end(const std::vector<Forecast>& made) {
   return out;
 }
 
-/// Milliseconds of the whole table, as before any move.
-nlohmann::json times_of(const std::vector<Forecast>& made) {
+/// What was chosen and what would be, with the seconds that each strategy is said to cost the job.
+nlohmann::json choice_of(const Forecast& then, const policy::Verdict& now) {
+  const auto name = [](const std::optional<Strategy>& choice) {
+    return choice ? nlohmann::json(std::string(to_string(*choice))) : nlohmann::json();
+  };
+  auto added = nlohmann::json::object();
+  for (const auto& one : now.strategies) {
+    if (one.offered) added[std::string(to_string(one.strategy))] = one.added_job_time_s.value;
+  }
+  return {{"operation", then.id.value}, {"program", then.program},
+          {"then", name(then.choice)},  {"now", name(now.choice)},
+          {"reason", now.reason},       {"added_job_time_s", std::move(added)}};
+}
+
+/// The whole table, as before any move: what it says, and milliseconds.
+void forecast_all(const std::vector<Forecast>& made, nlohmann::json& result) {
   SystemClock clock;
   std::vector<double> out;
+  auto choices = nlohmann::json::array();
   for (const auto& one : made) {
     policy::ForecastInput input = engine::input_of(one);
     for (const auto& strategy : one.strategies) {
@@ -151,13 +168,16 @@ nlohmann::json times_of(const std::vector<Forecast>& made) {
     const auto began = clock.now();
     const auto verdict = policy::forecast(input);
     const auto took = clock.now() - began;
-    if (!verdict.strategies.empty()) {
-      out.push_back(std::chrono::duration<double, std::milli>(took).count());
-    }
+    if (verdict.strategies.empty()) continue;
+    out.push_back(std::chrono::duration<double, std::milli>(took).count());
+    choices.push_back(choice_of(one, verdict));
   }
-  if (out.empty()) return {{"count", 0}};
   std::sort(out.begin(), out.end());
-  return {{"count", out.size()}, {"median", out[out.size() / 2]}, {"max", out.back()}};
+  result["choices"] = std::move(choices);
+  result["forecast_ms"] = {{"count", out.size()}};
+  if (out.empty()) return;
+  result["forecast_ms"]["median"] = out[out.size() / 2];
+  result["forecast_ms"]["max"] = out.back();
 }
 
 int run(const std::string& database, bool emulated) {
@@ -188,12 +208,12 @@ int run(const std::string& database, bool emulated) {
   }
   const auto rows = forecast_anew(moves);
   nlohmann::json out{{"moves", rows.size()},
-                     {"forecast_ms", times_of(made)},
                      {"said_then", scores_of(rows, &Moved::said)},
                      {"now", scores_of(rows, &Moved::anew)},
                      {"model_alone", scores_of(rows, &Moved::alone)},
                      {"without_end", without_end(made)},
                      {"rows", nlohmann::json::array()}};
+  forecast_all(made, out);
   for (const auto& row : rows) out["rows"].push_back(row_of(row));
   std::cout << out.dump(2) << '\n';
   return 0;
