@@ -434,16 +434,18 @@ Ends ends_of(const Situation& situation, const std::vector<Replay>& others, doub
   return out;
 }
 
-/// Its rounds seem to go on and on; but if it pauses for so long, a shorter one may meet a pause,
-/// and nobody knows when.
-bool may_end_in_a_pause(const Situation& situation, const Sending& sending, const Replay& endless) {
-  std::vector<double> rounds_s;
-  for (std::size_t i = 1; i < endless.rounds.size(); ++i) {
-    rounds_s.push_back(endless.rounds[i].duration_s);
-  }
-  if (rounds_s.empty()) return false;
+/// Its rounds seem to go on and on, or to end by one that meets a pause; but if it pauses for half
+/// of such a round, any of them may, or none, and nobody knows when.
+bool ends_by_a_pause(const Situation& situation, const Sending& sending, const Replay& replay) {
   const ReplayInput in = replay_input(situation, situation.middle, sending);
   const double fits = rate_max(situation) * in.later_downtime_limit_s.value_or(in.downtime_limit_s);
+  // Who never writes more than fits into the stop has no need of a pause.
+  const double least = replay.converges ? fits : 0;
+  std::vector<double> rounds_s;
+  for (std::size_t i = 1; i < replay.rounds.size(); ++i) {
+    if (replay.rounds[i].sent_bytes > least) rounds_s.push_back(replay.rounds[i].duration_s);
+  }
+  if (rounds_s.empty()) return false;
   const double pause_s = longest_pause_s(situation.input.profile.cycles, kSparedInPause * fits);
   return pause_s >= kPauseOfRound * median(rounds_s);
 }
@@ -554,7 +556,7 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
     const double share = share_that_converges(others);
     out.forecast.end_unsure = share != (out.replay.converges ? 1.0 : 0.0);
   }
-  if (!out.replay.converges && may_end_in_a_pause(situation, sending, out.replay)) {
+  if (makes_rounds(strategy) && ends_by_a_pause(situation, sending, out.replay)) {
     out.forecast.end_unsure = true;
   }
   const double width = in.profile.source == "page-sampling" ? kSampledWidth : 1;

@@ -82,5 +82,29 @@ TEST(Pause, LeavesOpenWhetherRoundsEnd) {
   EXPECT_FALSE(busy.end_unsure);
 }
 
+TEST(Pause, LeavesOpenAnEndThatWaitsForOne) {
+  // Most of what was seen begins with a pause that a round of 2.2 s fits into.
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 6; ++i) {
+    cycles.push_back(cycle(50.0 * i, {0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 20.0, 40.0}, 4));
+  }
+  const auto anew = looked_anew(kNever, kNever);
+  for (auto one : anew) {
+    one.began += micro(300);
+    cycles.push_back(one);
+  }
+  cycles[2] = cycle(100, {0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 20.0, 40.0}, 0.1);
+  const StrategyForecast lucky = of(forecast(bursting(cycles)), Strategy::PreCopy);
+  EXPECT_TRUE(lucky.converges);
+  EXPECT_TRUE(lucky.end_unsure);
+  // Who writes little has no need of a pause.
+  for (auto& one : cycles) {
+    for (auto& point : one.points) point.unique = Bytes{200'000};
+  }
+  const StrategyForecast calm = of(forecast(bursting(cycles)), Strategy::PreCopy);
+  EXPECT_TRUE(calm.converges);
+  EXPECT_FALSE(calm.end_unsure);
+}
+
 }  // namespace
 }  // namespace mare::policy
