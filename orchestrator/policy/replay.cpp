@@ -138,7 +138,8 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
     // What it is late by it makes up for when it would wait for the clock. But who is late by more
     // than a pause of it does not hurry after the clock: its next beat begins then. A MigTest that
     // wrote 26 MB each 2 s lost little by waits of 2 s; a sweep over 400 MB, in beats of 50 ms, all
-    // of its 29 s, and a factorisation each 0.2 s, that computed for half of them, 1.7 s.
+    // of its 29 s, and a factorisation each 0.2 s, that computed for half of them, most of its 1.8
+    // s.
     const double due = std::max(0.0, late + waited - at_rest * step / speed);
     wall += step / speed + due - late;
     late = std::min(due, input.pause_s);

@@ -96,7 +96,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.compressed_fraction = in.profile.compressed_fraction;
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
   out.sequential = std::clamp(in.profile.sequential, 0.0, 1.0);
-  out.pause_s = longest_pause_s(in.profile.cycles, kNextToNothing);
+  out.pause_s = situation.pause_s;
   out.sweeps = in.profile.sweep.period.count() > 0;
   out.heat = &in.profile.heat;
   out.emulated = in.profile.emulated;
@@ -481,7 +481,8 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),
-      cycles(DirtyCurve::each(forecast_input.profile)) {}
+      cycles(DirtyCurve::each(forecast_input.profile)),
+      pause_s(longest_pause_s(forecast_input.profile.cycles, kNextToNothing)) {}
 
 HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs) {
   if (!(profile.compress_rate.value > 0)) return costs;

@@ -19,6 +19,7 @@ struct Situation {
   DirtyCurve middle;
   DirtyCurve high;
   std::vector<DirtyCurve> cycles;  // DirtyCurve::each()
+  double pause_s = 0;              // the longest in which next to nothing was written
 };
 
 /// With the rates at which the VM's host packs its memory, where they were seen.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <optional>
+
 #include "orchestrator/core/rng.h"
 #include "tests/unit/policy/replay_input.h"
 
@@ -327,31 +329,25 @@ TEST(Replay, WhoSendsWaitsForACpuWhileAllAreBusy) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   HypervisorCosts costs;
   costs.mover_rate = 200 * kMega;
-  const auto first_round_s = [&](double link_rate, double busy, Strategy strategy) {
-    ReplayInput in = input(idle, strategy);
+  const auto first_round_s = [&](double link_rate, double busy, std::optional<double> limit = {}) {
+    ReplayInput in = input(idle);
     in.link_rate = link_rate;
     in.host_cpus = 2;
     in.busy_cpus = busy;
+    in.rate_limit = limit;
     in.downtime_limit_s = 0;
     return replay(in, costs).rounds.at(0).duration_s;
   };
   const double whole_s = 2 * kPageWire;
-  EXPECT_NEAR(first_round_s(100 * kMega, 0, Strategy::PreCopy), whole_s, 1e-6);
+  EXPECT_NEAR(first_round_s(100 * kMega, 0), whole_s, 1e-6);
   // Both are busy in a quarter of the time, and it wants one for half of that, squared.
-  EXPECT_NEAR(first_round_s(100 * kMega, 1, Strategy::PreCopy), whole_s / (1 - 0.25 * 0.25), 1e-6);
-  EXPECT_NEAR(first_round_s(10 * kMega, 1, Strategy::PreCopy), 10 * whole_s / (1 - 0.25 * 0.0025),
-              1e-5);
+  EXPECT_NEAR(first_round_s(100 * kMega, 1), whole_s / (1 - 0.25 * 0.25), 1e-6);
+  EXPECT_NEAR(first_round_s(10 * kMega, 1), 10 * whole_s / (1 - 0.25 * 0.0025), 1e-5);
   // However fast its link, it wants no more than all of one.
-  EXPECT_NEAR(first_round_s(400 * kMega, 1, Strategy::PreCopy), whole_s / 4 / 0.75, 1e-6);
+  EXPECT_NEAR(first_round_s(400 * kMega, 1), whole_s / 4 / 0.75, 1e-6);
   // Who leaves half of the link idle makes up for it.
-  ReplayInput slow = input(idle, Strategy::PreCopy);
-  slow.link_rate = 100 * kMega;
-  slow.rate_limit = 50 * 1048576.0;
-  slow.downtime_limit_s = 0;
-  const double alone_s = replay(slow, costs).rounds.at(0).duration_s;
-  slow.host_cpus = 2;
-  slow.busy_cpus = 1;
-  EXPECT_DOUBLE_EQ(replay(slow, costs).rounds.at(0).duration_s, alone_s);
+  const double half = 50 * 1048576.0;
+  EXPECT_DOUBLE_EQ(first_round_s(100 * kMega, 1, half), first_round_s(100 * kMega, 0, half));
 }
 
 TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
@@ -554,24 +550,20 @@ TEST(Replay, WithoutALinkThereIsNothing) {
 }
 
 TEST(HypervisorDowntime, LeavesRoomForWhatComesOnTop) {
-  MovePolicy policy;
-  LinkMeasurement link;
-  link.goodput = BytesPerSecond{10e6};
+  const auto told = [](double goodput, std::optional<Milliseconds> stated) {
+    MovePolicy policy;
+    policy.downtime_limit = stated;
+    LinkMeasurement link;
+    link.goodput = BytesPerSecond{goodput};
+    return hypervisor_downtime_limit(policy, link);
+  };
   // 300 ms less 30 for the switch and 40 for the devices.
-  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{230});
-  policy.downtime_limit = Milliseconds{300};
-  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{230});
-  policy.downtime_limit = Milliseconds{50};
-  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{10});
-}
-
-TEST(HypervisorDowntime, OverASlowLinkLeavesHalfOfTheUsualLimitForPages) {
-  MovePolicy policy;
-  LinkMeasurement link;
-  link.goodput = BytesPerSecond{1e6};
-  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{150});
-  policy.downtime_limit = Milliseconds{300};
-  EXPECT_EQ(hypervisor_downtime_limit(policy, link), Milliseconds{10});
+  EXPECT_EQ(told(10e6, std::nullopt), Milliseconds{230});
+  EXPECT_EQ(told(10e6, Milliseconds{300}), Milliseconds{230});
+  EXPECT_EQ(told(10e6, Milliseconds{50}), Milliseconds{10});
+  // Over a slow link half of the usual limit is left for pages, of a stated one next to nothing.
+  EXPECT_EQ(told(1e6, std::nullopt), Milliseconds{150});
+  EXPECT_EQ(told(1e6, Milliseconds{300}), Milliseconds{10});
 }
 
 struct Case {
