@@ -221,10 +221,9 @@ bool differ(const std::vector<CycleCurve>& cycles) {
     }
     return most > kSameKind * least + kSameBytes;
   };
-  for (double x = kShortestWindow; x < reach; x *= 2) {
-    if (differ_at(x)) return true;
-  }
-  return differ_at(reach);
+  double x = kShortestWindow;
+  while (x < reach && !differ_at(x)) x *= 2;
+  return differ_at(std::min(x, reach));
 }
 
 /// Where what is going on now began: the last boundary with no cycle before it like any after it,

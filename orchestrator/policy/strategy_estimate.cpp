@@ -40,7 +40,7 @@ constexpr int kSweepParts = 32;
 constexpr int kSweepEnds = 8;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
-                                     Milliseconds{30}};
+                                     Milliseconds{60}, Milliseconds{30}};
 
 double tightness_of(const ForecastInput& input) {
   return input.job ? std::clamp(input.job->tightness, 0.0, 1.0) : 1;

@@ -240,12 +240,14 @@ RC_GTEST_PROP(DirtyCurve, NeverFallsNorLeavesTheMemoryAndBandsAreInOrder, (std::
   const auto middle = DirtyCurve::from(seen);
   const auto high = DirtyCurve::from(seen, Band::High);
   double before = 0;
-  for (double p = 0; p < 150; p += 1.7) {
+  for (int i = 0; i < 90; ++i) {
+    const double p = 1.7 * i;
     RC_ASSERT(middle.bytes(p) >= before - 1e-6);
     RC_ASSERT(middle.bytes(p) <= 200e6);
     before = middle.bytes(p);
   }
-  for (double p = 0; p < 150; p += 0.7) {
+  for (int i = 0; i < 215; ++i) {
+    const double p = 0.7 * i;
     RC_ASSERT(low.bytes(p) <= middle.bytes(p));
     RC_ASSERT(middle.bytes(p) <= high.bytes(p));
   }
