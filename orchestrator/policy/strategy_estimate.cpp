@@ -36,6 +36,10 @@ constexpr std::size_t kFewestCycles = 3;
 constexpr double kLongerWindows = 1.1;
 // A slower guest comes to an end by itself, or nearly.
 constexpr double kLeastSweepSpeed = 1.05;
+// A packet of a compressed move that is on its way for so long is one that the stop feels.
+constexpr double kLongPacket_s = 0.01;
+// A channel that packs so much quicker than the link carries need not take turns with another.
+constexpr double kMuchQuicker = 3;
 constexpr int kSweepParts = 32;
 constexpr int kSweepEnds = 8;
 // Shorter limits of the downtime than the usual one.
@@ -155,6 +159,19 @@ std::optional<SweepSwitch> sweep_switch(const Situation& situation) {
   return out;
 }
 
+/// Where the wire is slow one keeps it busy, and holds less of what the stop waits for: QEMU counts
+/// a packet as sent from the moment at which a channel has it.
+int channels_for(const Situation& situation) {
+  const double rate = rate_max(situation);
+  if (!(rate > 0)) return Sending{}.channels;
+  const MemoryProfile& profile = situation.input.profile;
+  const double fraction = std::clamp(
+      std::min(profile.compressed_fraction, profile.hot_compressed_fraction), 0.001, 1.0);
+  const bool slow_wire = situation.costs.channel_bytes * fraction >= kLongPacket_s * rate;
+  const bool packs_quickly = situation.costs.compress_rate >= kMuchQuicker * rate / fraction;
+  return slow_wire && packs_quickly ? 1 : Sending{}.channels;
+}
+
 /// A strategy's own knobs beside those that are set; the first are the usual ones.
 std::vector<Sending> free_knobs(const Situation& situation, Strategy strategy, const Knobs& knobs) {
   Sending usual;
@@ -186,6 +203,9 @@ std::vector<Sending> free_knobs(const Situation& situation, Strategy strategy, c
         out.push_back(usual);
       }
       return out;
+    case Strategy::Compressed:
+      usual.channels = channels_for(situation);
+      return {usual};
     default:
       return {usual};
   }

@@ -188,6 +188,24 @@ TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
   EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
 }
 
+TEST(Forecast, OneChannelWhereAPacketIsLongOnTheWire) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  offer_only(in, {Strategy::Compressed});
+  const auto channels = [&in](double goodput, double packs) {
+    in.link.goodput = BytesPerSecond{goodput};
+    in.profile.compress_rate = BytesPerSecond{packs};
+    return forecast(in).sending.channels;
+  };
+  // Half of 512 KiB takes 22 ms, and 5 ms over ten times as much.
+  EXPECT_EQ(channels(11.77e6, 600e6), 1);
+  EXPECT_EQ(channels(58e6, 600e6), 2);
+  // One that packs hardly quicker than the link takes it in, 23.5e6 a second, leaves gaps.
+  EXPECT_EQ(channels(11.77e6, 60e6), 2);
+  // Over less of the link a packet is longer.
+  in.policy.bandwidth_limit = BytesPerSecond{11.77e6};
+  EXPECT_EQ(channels(117.7e6, 600e6), 1);
+}
+
 TEST(Forecast, ABusyHostBeginsLater) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   in.profile.host_cpus = 2;
