@@ -62,7 +62,9 @@ class Rounds {
     limit_ = std::min(input.link_rate, settable(input.rate_limit.value_or(input.link_rate)));
     if (!compressed) limit_ = std::min(limit_, input.link_rate * filled_share());
     cpu_rate_ = compressed ? compress_rate() : costs.copy_rate;
-    if (compressed) in_channels_ = costs.channel_bytes * std::max(1, input.sending.channels);
+    // One packet waits for a channel, and of those that the channels have half is sent.
+    if (compressed)
+      in_channels_ = costs.channel_bytes * (1 + 0.5 * std::max(1, input.sending.channels));
     rate_ = limit_;
     if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, settable(least_rate()));
     now_ = costs.set_up_s;
