@@ -287,6 +287,21 @@ TEST(Replay, WhatItsChannelsHoldEndsRoundsSooner) {
   EXPECT_DOUBLE_EQ(replay(in).total_time_s, replay(in, none).total_time_s);
 }
 
+TEST(Replay, OnePacketWaitsForAChannelAndHalfOfTheirsIsSent) {
+  const DirtyCurve busy = writer(8 * kMega, 40 * kMega, 200 * kMega);
+  ReplayInput in = input(busy, Strategy::Compressed);
+  HypervisorCosts costs;
+  costs.compress_rate = 1e6 * kMega;  // the wire alone takes time
+  const auto first_round = [&in, &costs](int channels) {
+    in.sending.channels = channels;
+    return replay(in, costs).rounds.front().duration_s;
+  };
+  const double packet_s = 128 * 4104 / in.link_rate;
+  // Each more holds half a packet more, that its round need not send.
+  EXPECT_NEAR(first_round(1) - first_round(2), 0.5 * packet_s, 1e-4);
+  EXPECT_NEAR(first_round(2) - first_round(4), packet_s, 1e-4);
+}
+
 TEST(Replay, WhatIsWrittenAgainMayCompressWorseThanTheRest) {
   const DirtyCurve busy = writer(30 * kMega, 40 * kMega, 200 * kMega);
   ReplayInput in = input(busy, Strategy::Compressed);
