@@ -20,7 +20,7 @@ enum class Strategy : std::uint8_t {
   PreCopy,            // rounds at full speed until the rest fits into the downtime limit
   RateControlled,     // rounds at V_r = V_(r-1) + K * dirty rate (Neves 2009, Eq. 4.1, 4.2)
   Throttled,          // pre-copy, the guest is slowed until it converges
-  Compressed,         // pre-copy over several compressed channels
+  Compressed,         // pre-copy over compressed channels
   PostCopy,           // the destination runs at once, pages follow on demand
   Hybrid,             // some rounds of pre-copy, then post-copy
   StopAndCopy,        // paused, sent, resumed

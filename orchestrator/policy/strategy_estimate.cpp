@@ -36,12 +36,12 @@ constexpr std::size_t kFewestCycles = 3;
 constexpr double kLongerWindows = 1.1;
 // A slower guest comes to an end by itself, or nearly.
 constexpr double kLeastSweepSpeed = 1.05;
+constexpr int kSweepParts = 32;
+constexpr int kSweepEnds = 8;
 // A packet of a compressed move that is on its way for so long is one that the stop feels.
 constexpr double kLongPacket_s = 0.01;
 // A channel that packs so much quicker than the link carries need not take turns with another.
 constexpr double kMuchQuicker = 3;
-constexpr int kSweepParts = 32;
-constexpr int kSweepEnds = 8;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{60}, Milliseconds{30}};
