@@ -390,6 +390,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_compressed_fraction(value.compressed_fraction);
   out.set_hot_compressed_fraction(value.hot_compressed_fraction);
   out.set_compress_rate_bytes_per_s(value.compress_rate.value);
+  out.set_unpack_rate_bytes_per_s(value.unpack_rate.value);
   for (const auto& cycle : value.cycles) {
     auto* row = out.add_cycles();
     row->set_began_us(us(cycle.began));
@@ -424,6 +425,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   const double hot = value.hot_compressed_fraction();
   out.hot_compressed_fraction = hot > 0 ? hot : out.compressed_fraction;
   out.compress_rate = BytesPerSecond{value.compress_rate_bytes_per_s()};
+  out.unpack_rate = BytesPerSecond{value.unpack_rate_bytes_per_s()};
   for (const auto& row : value.cycles()) {
     DirtyCycle cycle;
     cycle.began = WallTime{row.began_us()};

@@ -3,25 +3,22 @@
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "hypervisor/dirtylog/kernel_abi.h"
-#include "orchestrator/core/thread_cpu.h"
+#include "hypervisor/dirtylog/packing.h"
 
 namespace mare::dirtylog {
 namespace {
 
-constexpr std::size_t kPacketPages = 128;  // QEMU's MULTIFD_PACKET_SIZE, 512 KiB
-constexpr std::size_t kPacketBytes = kPacketPages * kPage;
 /// A quarter of the pages, 4 to 64 packets of them, so 32 MiB at most; 120 MB of a guest were
 /// packed in 0.15 s of CPU time.
 constexpr std::size_t kMostPackets = 64;
@@ -143,10 +140,11 @@ struct Sample {
   double bytes = 0;
 };
 
-/// Runs at even distances over these pages, in packets, as the stream of one channel; `weight` is
+/// Runs at even distances over these pages, in packets, as a move sends them; `weight` is
 /// what a page counts for, and one of 0 is not looked at. Nothing, if that are all.
 std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint64_t>& filled,
-                                         const std::function<double(std::uint64_t)>& weight) {
+                                         const std::function<double(std::uint64_t)>& weight,
+                                         Unpack unpack = Unpack::No) {
   std::vector<std::uint64_t> pages;
   std::vector<double> up_to;  // sum of the weights
   for (const std::uint64_t page : filled) {
@@ -173,12 +171,9 @@ std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint6
     if (got < size) break;
     have += got;
   }
-  return Sample{pack(std::span(content).first(have * kPage)), static_cast<double>(have * kPage)};
+  return Sample{pack(std::span(content).first(have * kPage), unpack),
+                static_cast<double>(have * kPage)};
 }
-
-struct FreeStream {
-  void operator()(ZSTD_CStream* stream) const noexcept { ZSTD_freeCStream(stream); }
-};
 
 }  // namespace
 
@@ -187,27 +182,6 @@ bool is_zero_page(const std::byte* page) {
   static constexpr std::array<std::byte, 16> kNothing{};
   return std::memcmp(page, kNothing.data(), kNothing.size()) == 0 &&
          std::memcmp(page, page + kNothing.size(), kPage - kNothing.size()) == 0;
-}
-
-Packed pack(std::span<const std::byte> pages) {
-  const std::unique_ptr<ZSTD_CStream, FreeStream> stream{ZSTD_createCStream()};
-  if (!stream || pages.empty() || ZSTD_isError(ZSTD_initCStream(stream.get(), 1))) return {};
-  std::vector<std::byte> packed(ZSTD_compressBound(kPacketBytes));
-  std::size_t left = 0;
-  const auto began = thread_cpu_time();
-  for (std::size_t at = 0; at < pages.size(); at += kPacketBytes) {
-    const auto packet = pages.subspan(at, std::min(kPacketBytes, pages.size() - at));
-    ZSTD_inBuffer in{packet.data(), packet.size(), 0};
-    std::size_t more = 1;
-    while (more != 0) {
-      ZSTD_outBuffer out{packed.data(), packed.size(), 0};
-      more = ZSTD_compressStream2(stream.get(), &out, &in, ZSTD_e_flush);
-      if (ZSTD_isError(more)) return {};
-      left += out.pos;
-    }
-  }
-  return {std::min(1.0, static_cast<double>(left) / static_cast<double>(pages.size())),
-          Seconds{thread_cpu_time() - began}.count()};
 }
 
 Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<double>& heat,
@@ -222,10 +196,15 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
   const Looked looked = look_at_pages(pid, present->pages, std::max<std::size_t>(1, step));
   MemoryContent out;
   out.total = Bytes{ram->size()};
-  const auto all = sample_compression(pid, looked.filled, [](std::uint64_t) { return 1.0; });
+  const auto all = sample_compression(
+      pid, looked.filled, [](std::uint64_t) { return 1.0; }, Unpack::Yes);
   if (all) {
     out.compressed_fraction = all->packed.fraction;
-    if (all->packed.cpu_s > 0) out.compress_rate = BytesPerSecond{all->bytes / all->packed.cpu_s};
+    const auto rate = [&all](double cpu_s) {
+      return cpu_s > 0 ? BytesPerSecond{all->bytes / cpu_s} : BytesPerSecond{};
+    };
+    out.compress_rate = rate(all->packed.pack_cpu_s);
+    out.unpack_rate = rate(all->packed.unpack_cpu_s);
   }
   std::optional<Sample> hot;
   if (!written.empty()) {

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "hypervisor/dirtylog/page_set.h"
@@ -19,6 +18,7 @@ struct MemoryContent {
   double compressed_fraction = 1;      // of the rest, after zstd -1; 0 to 1
   double hot_compressed_fraction = 1;  // the same of what is written
   BytesPerSecond compress_rate;        // of the rest, by one CPU of this host; 0: not known
+  BytesPerSecond unpack_rate;          // the same of unpacking it, into pages that were not there
 };
 
 /// Looks at the RAM of the VM in process `pid`: at every present page up to 1 GiB of them, beyond
@@ -29,14 +29,5 @@ Result<MemoryContent> scan_memory(pid_t pid, Bytes memory, const std::vector<dou
                                   const PageSet& written = {});
 
 bool is_zero_page(const std::byte* page);
-
-struct Packed {
-  double fraction = 1;  // that is left, 0 to 1
-  double cpu_s = 0;     // of this thread, that it took
-};
-
-/// How QEMU's multifd packs with zstd at level 1: packets of 128 pages, one stream a channel,
-/// flushed at each packet's end. `pages` holds whole pages; of none all is left.
-Packed pack(std::span<const std::byte> pages);
 
 }  // namespace mare::dirtylog

@@ -196,6 +196,7 @@ Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& proces
   out.compressed_fraction = content->compressed_fraction;
   out.hot_compressed_fraction = content->hot_compressed_fraction;
   out.compress_rate = content->compress_rate;
+  out.unpack_rate = content->unpack_rate;
   out.host_cpus = use.cpus;
   out.busy_cpus = use.busy;
   if (const auto qemu = dirtylog::Process::open(process.pid); qemu) {

@@ -110,6 +110,7 @@ struct MemoryProfile {
   // The same of where it was written lately, which is sent again and again.
   double hot_compressed_fraction = 1;
   BytesPerSecond compress_rate;  // of it, by one CPU of its host; 0: not known
+  BytesPerSecond unpack_rate;    // the same of unpacking it, into pages that were not there yet
   /// Of the pages that it writes in a moment and did not in the last one that was looked at: they
   /// follow the one before them; 0 to 1.
   double sequential = 0;

@@ -55,8 +55,9 @@ struct HypervisorCosts {
   // the memory holds (real data 350e6 on one host, random ones 3.4e9).
   double compress_rate = 150e6;
   double compress_cpus = 2;  // channels beyond them add nothing
-  // Bytes/s of memory that a CPU takes in, unpacks and puts into pages that were not there yet: two
-  // channels took 0.36 to 0.41 s of CPU time for 107 to 112 MB, and the rest of their process 0.06.
+  // Bytes/s of memory that a CPU takes in, unpacks and puts into pages that were not there yet, of
+  // a host of which nothing else is known. On one, two channels took 0.36 to 0.41 s of CPU time for
+  // 107 to 112 MB, on another one 0.25 to 0.40 for 111 to 170.
   double unpack_rate = 250e6;
   // Each channel compresses and sends a packet of 128 pages, which QEMU counts as sent from the
   // moment at which the channel has it.

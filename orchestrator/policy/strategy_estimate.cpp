@@ -505,9 +505,13 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       pause_s(longest_pause_s(forecast_input.profile.cycles, kNextToNothing)) {}
 
 HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs) {
-  if (!(profile.compress_rate.value > 0)) return costs;
   // The channels copy as well.
-  const double rate = 1 / (1 / profile.compress_rate.value + 1 / costs.copy_rate);
+  const auto and_copies = [&costs](BytesPerSecond rate) {
+    return 1 / (1 / rate.value + 1 / costs.copy_rate);
+  };
+  if (profile.unpack_rate.value > 0) costs.unpack_rate = and_copies(profile.unpack_rate);
+  if (!(profile.compress_rate.value > 0)) return costs;
+  const double rate = and_copies(profile.compress_rate);
   const double quicker = rate / costs.compress_rate;
   costs.compress_rate = rate;
   costs.unpack_s /= quicker;

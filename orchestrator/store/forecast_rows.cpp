@@ -84,6 +84,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"compressed_fraction", profile.compressed_fraction},
                   {"hot_compressed_fraction", profile.hot_compressed_fraction},
                   {"compress_rate_bytes_per_s", profile.compress_rate.value},
+                  {"unpack_rate_bytes_per_s", profile.unpack_rate.value},
                   {"cost_fraction", profile.cost_fraction},
                   {"emulated", profile.emulated},
                   {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
@@ -107,6 +108,7 @@ MemoryProfile profile_from(const json& from) {
   out.compressed_fraction = number_or(from, "compressed_fraction", out.compressed_fraction);
   out.hot_compressed_fraction = number_or(from, "hot_compressed_fraction", out.compressed_fraction);
   out.compress_rate = BytesPerSecond{number_or(from, "compress_rate_bytes_per_s", 0.0)};
+  out.unpack_rate = BytesPerSecond{number_or(from, "unpack_rate_bytes_per_s", 0.0)};
   out.cost_fraction = number_or(from, "cost_fraction", out.cost_fraction);
   out.emulated = flag_or(from, "emulated", false);
   out.takes_switchover_bandwidth = flag_or(from, "takes_switchover_bandwidth", false);

@@ -97,6 +97,7 @@ Json to_json(const MemoryProfile& profile) {
               {"compressed_fraction", profile.compressed_fraction},
               {"hot_compressed_fraction", profile.hot_compressed_fraction},
               {"compress_rate_bytes_per_s", profile.compress_rate.value},
+              {"unpack_rate_bytes_per_s", profile.unpack_rate.value},
               {"cost_fraction", profile.cost_fraction},
               {"emulated", profile.emulated},
               {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},

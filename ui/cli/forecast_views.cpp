@@ -38,6 +38,14 @@ std::string busy_of(const Json& memory) {
   return text.data();
 }
 
+/// A rate of the memory's profile; "" while it is not known.
+auto rate_of(const char* name) {
+  return [name](const Json& memory) {
+    const double rate = number(member(memory, "profile"), name).value_or(0);
+    return rate > 0 ? human_rate(rate) : std::string{};
+  };
+}
+
 /// "0.5 CPUs, by periods of 100 ms"; "" without one.
 std::string quota_of(const Json& memory) {
   const Json& profile = member(memory, "profile");
@@ -432,33 +440,30 @@ std::string memory_text(const Json& memory, bool colour) {
       return value ? human_bytes(*value) : std::string{};
     };
   };
-  const Columns facts{
-      {"VM", [](const Json& o) { return text(o, "vm"); }},
-      {"WWS",
-       [](const Json& o) {
-         const auto value = number(o, "wws_bytes");
-         if (!value) return std::string{};
-         return human_bytes(*value) + (flag(o, "flattens") ? "" : " or more: it still grows");
-       }},
-      {"WRITES",
-       [](const Json& o) {
-         const auto rate = number(o, "dirty_bytes_per_s");
-         return rate ? human_rate(*rate) : std::string{};
-       }},
-      {"MEMORY", size("total_bytes")},
-      {"ZERO", size("zero_bytes")},
-      {"COMPRESSES TO", share("compressed_fraction")},
-      {"WHAT IT WRITES, TO", share("hot_compressed_fraction")},
-      {"A CPU PACKS",
-       [](const Json& o) {
-         const double rate = number(member(o, "profile"), "compress_rate_bytes_per_s").value_or(0);
-         return rate > 0 ? human_rate(rate) : std::string{};
-       }},
-      {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
-      {"LOG COSTS", share("cost_fraction")},
-      {"HOST'S CPUS", busy_of},
-      {"CPU QUOTA", quota_of},
-      {"SWEEPS", sweep_of}};
+  const Columns facts{{"VM", [](const Json& o) { return text(o, "vm"); }},
+                      {"WWS",
+                       [](const Json& o) {
+                         const auto value = number(o, "wws_bytes");
+                         if (!value) return std::string{};
+                         return human_bytes(*value) +
+                                (flag(o, "flattens") ? "" : " or more: it still grows");
+                       }},
+                      {"WRITES",
+                       [](const Json& o) {
+                         const auto rate = number(o, "dirty_bytes_per_s");
+                         return rate ? human_rate(*rate) : std::string{};
+                       }},
+                      {"MEMORY", size("total_bytes")},
+                      {"ZERO", size("zero_bytes")},
+                      {"COMPRESSES TO", share("compressed_fraction")},
+                      {"WHAT IT WRITES, TO", share("hot_compressed_fraction")},
+                      {"A CPU PACKS", rate_of("compress_rate_bytes_per_s")},
+                      {"A CPU UNPACKS", rate_of("unpack_rate_bytes_per_s")},
+                      {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
+                      {"LOG COSTS", share("cost_fraction")},
+                      {"HOST'S CPUS", busy_of},
+                      {"CPU QUOTA", quota_of},
+                      {"SWEEPS", sweep_of}};
   const Columns curve{
       {"GUEST PROGRESS", [](const Json& o) { return seconds(number(o, "progress_s").value_or(0)); },
        Shown::Always, true},

@@ -126,6 +126,7 @@ MemoryProfile full_profile() {
   profile.compressed_fraction = 0.625;
   profile.hot_compressed_fraction = 0.75;
   profile.compress_rate = BytesPerSecond{3.5e8};
+  profile.unpack_rate = BytesPerSecond{4.1e8};
   profile.emulated = true;
   profile.takes_switchover_bandwidth = true;
   profile.host_cpus = 8;
@@ -256,18 +257,18 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 }
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
-  const auto& [source, taken, total, zero, compressed, hot, packs, sequential, sweep, cycles, heat,
-               cost, emulated, told, cpus, busy, granted, quota, period] = a;
+  const auto& [source, taken, total, zero, compressed, hot, packs, unpacks, sequential, sweep,
+               cycles, heat, cost, emulated, told, cpus, busy, granted, quota, period] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
   return cycles_same &&
-         std::tie(source, taken, total, zero, compressed, hot, packs, sequential, sweep, heat, cost,
-                  emulated, told, cpus, busy, granted, quota, period) ==
+         std::tie(source, taken, total, zero, compressed, hot, packs, unpacks, sequential, sweep,
+                  heat, cost, emulated, told, cpus, busy, granted, quota, period) ==
              std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
-                      b.hot_compressed_fraction, b.compress_rate, b.sequential, b.sweep, b.heat,
-                      b.cost_fraction, b.emulated, b.takes_switchover_bandwidth, b.host_cpus,
-                      b.busy_cpus, b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
+                      b.hot_compressed_fraction, b.compress_rate, b.unpack_rate, b.sequential,
+                      b.sweep, b.heat, b.cost_fraction, b.emulated, b.takes_switchover_bandwidth,
+                      b.host_cpus, b.busy_cpus, b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

@@ -223,12 +223,13 @@ TEST(ForecastViews, MemoryShowsWwsCurveAndHeat) {
                                      {"compressed_fraction", 0.4},
                                      {"hot_compressed_fraction", 0.7},
                                      {"compress_rate_bytes_per_s", 3.5e8},
+                                     {"unpack_rate_bytes_per_s", 4.1e8},
                                      {"cost_fraction", 0.001},
                                      {"host_cpus", 8.0},
                                      {"busy_cpus", 2.5},
                                      {"heat", Json::array({1, 0})}}}};
   const std::string text = memory_text(memory, false);
-  for (const char* part : {"16 MiB", "8 MB/s", "192 MiB", "40.0%", "70.0%", "350 MB/s",
+  for (const char* part : {"16 MiB", "8 MB/s", "192 MiB", "40.0%", "70.0%", "350 MB/s", "410 MB/s",
                            "pagemap-scan", "0.1%", "500 ms", "4 MiB", "2.5 of 8 busy", "[█ ]"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

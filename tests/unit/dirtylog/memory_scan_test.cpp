@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/pagemap_scan.h"
-#include "orchestrator/core/rng.h"
 #include "tests/unit/dirtylog/child.h"
 
 namespace mare::dirtylog {
@@ -155,21 +154,6 @@ TEST(ZeroPage, OneBitAnywhereIsSeen) {
     EXPECT_FALSE(is_zero_page(page.data())) << at;
     page[at] = std::byte{0};
   }
-}
-
-TEST(PackedFraction, AFewPagesAndNone) {
-  EXPECT_DOUBLE_EQ(pack({}).fraction, 1);
-  std::vector<std::byte> pages(3 * kPage, std::byte{7});
-  EXPECT_LT(pack(pages).fraction, 0.02);
-  EXPECT_GT(pack(pages).fraction, 0);
-}
-
-TEST(PackedFraction, TellsWhatItTookOfACpu) {
-  const std::vector<std::byte> pages(4096 * kPage, std::byte{7});
-  const double cpu_s = pack(pages).cpu_s;
-  EXPECT_GT(cpu_s, 0);
-  EXPECT_GT(static_cast<double>(pages.size()) / cpu_s, 1e6) << "16 MiB in less than 17 s of a CPU";
-  EXPECT_EQ(pack({}).cpu_s, 0);
 }
 
 }  // namespace

@@ -186,6 +186,14 @@ TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
   EXPECT_LT(quick.downtime_s.value, unknown.downtime_s.value - 0.02) << "unpacking, too";
   EXPECT_GT(takes(50 * kMega).total_time_s.value, unknown.total_time_s.value);
   EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
+  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 250e6) << "nothing is known of it";
+  in.profile.unpack_rate = BytesPerSecond{400 * kMega};
+  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 1 / (1 / 400e6 + 1 / 1.5e9));
+  in.link.one_machine = true;
+  in.profile.host_cpus = 1;
+  const double shorter = takes(300 * kMega).total_time_s.value;
+  in.profile.unpack_rate = BytesPerSecond{100 * kMega};
+  EXPECT_GT(takes(300 * kMega).total_time_s.value, 1.5 * shorter) << "by the same CPU";
 }
 
 TEST(Forecast, OneChannelWhereAPacketIsLongOnTheWire) {

@@ -53,6 +53,7 @@ Forecast full_forecast(const std::string& id) {
   out.profile.compressed_fraction = 0.4;
   out.profile.hot_compressed_fraction = 0.6;
   out.profile.compress_rate = BytesPerSecond{3.5e8};
+  out.profile.unpack_rate = BytesPerSecond{4.1e8};
   out.profile.emulated = true;
   out.profile.takes_switchover_bandwidth = true;
   out.profile.cost_fraction = 0.002;
@@ -130,6 +131,7 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_EQ(a.takes_switchover_bandwidth, b.takes_switchover_bandwidth);
   EXPECT_DOUBLE_EQ(a.hot_compressed_fraction, b.hot_compressed_fraction);
   EXPECT_EQ(a.compress_rate, b.compress_rate);
+  EXPECT_EQ(a.unpack_rate, b.unpack_rate);
   EXPECT_DOUBLE_EQ(a.cost_fraction, b.cost_fraction);
   EXPECT_DOUBLE_EQ(a.host_cpus, b.host_cpus);
   EXPECT_DOUBLE_EQ(a.busy_cpus, b.busy_cpus);
