@@ -384,7 +384,9 @@ bool Rounds::ends_by_now(double seen) {
   if (drawn()) return marked() < seen;  // the draws are the chance
   const double pages = std::max(1.0, marked() / costs_.page_bytes);
   const double left = std::max(1.0, marked());
-  const double deviation = std::min(kMostUnsure * left, std::max(left / std::sqrt(pages), unsure_));
+  // A throttle lets the guest run for a slice at a time: a window has one more of them or one less.
+  const double chance = throttle_ > 0 ? kMostUnsure * left : left / std::sqrt(pages);
+  const double deviation = std::min(kMostUnsure * left, std::max(chance, unsure_));
   goes_on_ *= 0.5 * std::erfc((seen - marked()) / deviation / std::sqrt(2.0));
   return goes_on_ < 0.5;
 }

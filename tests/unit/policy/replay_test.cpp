@@ -193,6 +193,19 @@ TEST(Replay, UnderAQuotaAThrottledCpuHasWhatItSleptThrough) {
   EXPECT_GT(quota.total_time_s, strict.total_time_s + 2) << "60% of it is not felt";
 }
 
+TEST(Replay, AThrottledGuestsRoundsVary) {
+  // 3.3 MB are dirty again after each round, held back to a half or not, and 3 would do.
+  const DirtyCurve curve = writer(100 * kMega, 3.3 * kMega, 200 * kMega);
+  EXPECT_FALSE(replay(input(curve)).converges);
+  ReplayInput in = input(curve, Strategy::Throttled);
+  in.sending.throttle_initial_percent = 20;
+  in.sending.throttle_step_percent = 10;
+  const Replay out = replay(in);
+  EXPECT_TRUE(out.converges);
+  EXPECT_GT(out.rounds.back().throttle, 0) << "before, each round is like the one before";
+  EXPECT_LT(out.rounds.back().throttle, 0.5);
+}
+
 TEST(Replay, AThrottleTakesFirstWhatAGuestWaits) {
   // 8 MB each half second, in 20 ms of CPU time; the rest of its 0.14 of a CPU is waiting.
   MemoryProfile profile;
