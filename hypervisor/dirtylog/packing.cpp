@@ -1,6 +1,5 @@
 #include "hypervisor/dirtylog/packing.h"
 
-#include <sys/mman.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -11,7 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "hypervisor/dirtylog/kernel_abi.h"
+#include "hypervisor/dirtylog/own_memory.h"
+#include "hypervisor/dirtylog/process.h"
 #include "orchestrator/core/thread_cpu.h"
 
 namespace mare::dirtylog {
@@ -26,27 +26,6 @@ struct FreeUnpacker {
   void operator()(ZSTD_DStream* stream) const noexcept { ZSTD_freeDStream(stream); }
 };
 
-/// Memory that nobody has touched, as a guest's at the destination: its pages come into being as
-/// they are written, in large ones where the kernel gives those to QEMU.
-class Untouched {
- public:
-  explicit Untouched(std::size_t size)
-      : size_(size),
-        at_(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (at_ != MAP_FAILED) madvise(at_, size_, MADV_HUGEPAGE);
-  }
-  Untouched(const Untouched&) = delete;
-  Untouched& operator=(const Untouched&) = delete;
-  ~Untouched() {
-    if (at_ != MAP_FAILED) munmap(at_, size_);
-  }
-  std::byte* data() const { return at_ == MAP_FAILED ? nullptr : static_cast<std::byte*>(at_); }
-
- private:
-  std::size_t size_;
-  void* at_;
-};
-
 struct Channel {
   std::size_t left = 0;  // bytes
   std::chrono::nanoseconds packing{0};
@@ -57,8 +36,10 @@ struct Channel {
 std::optional<Channel> through(std::size_t which, std::span<const std::byte> pages, Unpack unpack) {
   const std::unique_ptr<ZSTD_CStream, FreePacker> packer{ZSTD_createCStream()};
   const std::unique_ptr<ZSTD_DStream, FreeUnpacker> unpacker{ZSTD_createDStream()};
-  const Untouched there(pages.size() / kPackers + kPacketBytes);
-  if (!packer || !unpacker || there.data() == nullptr) return std::nullopt;
+  // As a guest's at the destination, where pages come into being as they are written.
+  const OwnMemory there(pages.size() / kPackers + kPacketBytes);
+  if (!packer || !unpacker || !there) return std::nullopt;
+  there.prefer_large_pages();
   if (ZSTD_isError(ZSTD_initCStream(packer.get(), 1))) return std::nullopt;
   if (ZSTD_isError(ZSTD_initDStream(unpacker.get()))) return std::nullopt;
   std::vector<std::byte> packed(ZSTD_compressBound(kPacketBytes));
@@ -89,6 +70,7 @@ std::optional<Channel> through(std::size_t which, std::span<const std::byte> pag
 }  // namespace
 
 Packed pack(std::span<const std::byte> pages, Unpack unpack) {
+  if (pages.empty()) return {};
   std::array<std::optional<Channel>, kPackers> channels;
   {
     std::vector<std::jthread> others;
@@ -104,7 +86,6 @@ Packed pack(std::span<const std::byte> pages, Unpack unpack) {
     all.packing += channels.at(i)->packing;
     all.unpacking += channels.at(i)->unpacking;
   }
-  if (pages.empty()) return {};
   return {std::min(1.0, static_cast<double>(all.left) / static_cast<double>(pages.size())),
           Seconds{all.packing}.count(), Seconds{all.unpacking}.count()};
 }

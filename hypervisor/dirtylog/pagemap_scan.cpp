@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "hypervisor/dirtylog/kernel_abi.h"
+#include "hypervisor/dirtylog/own_memory.h"
 
 namespace mare::dirtylog {
 namespace {
@@ -93,24 +93,6 @@ void make_shares(std::vector<double>& heat, const Mapping& ram) {
   }
 }
 
-/// A page of ours, given back at the end.
-class OwnPage {
- public:
-  OwnPage()
-      : at_(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
-  ~OwnPage() {
-    if (*this) munmap(at_, kPage);
-  }
-  OwnPage(const OwnPage&) = delete;
-  OwnPage& operator=(const OwnPage&) = delete;
-  explicit operator bool() const { return at_ != MAP_FAILED; }
-  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(at_); }
-  void write() { *static_cast<volatile char*>(at_) = 1; }
-
- private:
-  void* at_;
-};
-
 Error lacks(const char* what) {
   return make_error(Code::Unsupported, system_text(what), kNeeds);
 }
@@ -147,17 +129,21 @@ Status pagemap_scan_works() {
   if (!initialize(uffd.get())) return lacks("userfaultfd without asynchronous protection");
   const Fd pagemap{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
   if (!pagemap) return lacks("/proc/self/pagemap");
-  OwnPage page;
-  if (!page || !enlist(uffd.get(), page.address(), kPage)) return lacks("a page of this process");
-  page.write();
-  const std::uint64_t end = page.address() + kPage;
-  if (!protect(pagemap.get(), page.address(), end)) return lacks("PAGEMAP_SCAN");
+  const OwnMemory page(kPage);
+  const auto begin = reinterpret_cast<std::uint64_t>(page.data());
+  const auto write = [&page] {
+    *reinterpret_cast<volatile std::byte*>(page.data()) = std::byte{1};
+  };
+  if (!page || !enlist(uffd.get(), begin, kPage)) return lacks("a page of this process");
+  write();
+  const std::uint64_t end = begin + kPage;
+  if (!protect(pagemap.get(), begin, end)) return lacks("PAGEMAP_SCAN");
   std::uint64_t written = 0;
   const auto count = [&](std::uint64_t from, std::uint64_t to) { written += to - from; };
-  if (!for_each_written(pagemap.get(), page.address(), end, count)) return lacks("PAGEMAP_SCAN");
+  if (!for_each_written(pagemap.get(), begin, end, count)) return lacks("PAGEMAP_SCAN");
   const bool armed = written == 0;
-  page.write();
-  const bool read = for_each_written(pagemap.get(), page.address(), end, count);
+  write();
+  const bool read = for_each_written(pagemap.get(), begin, end, count);
   if (armed && read && written == kPage) return ok_status();
   return make_error(Code::Unsupported, "PAGEMAP_SCAN does not see a write", kNeeds);
 }
