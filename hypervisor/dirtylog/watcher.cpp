@@ -85,6 +85,8 @@ nanoseconds Watcher::Cycle::cost() const {
   return owed + scanning + kFault * static_cast<std::int64_t>(written.count / kPageBytes);
 }
 
+Watcher::Vm::Vm() : joined(kCycle) {}
+
 Watcher::Watcher(OpenLog open, Clock& clock, Log& log)
     : open_(std::move(open)), clock_(clock), log_(log) {}
 
@@ -163,7 +165,12 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   double cost = 0;
   double time = 0;
   for (const auto& cycle : vm.cycles) {
-    if (!stood_still(cycle.seen)) out.cycles.push_back(cycle.seen);
+    if (!stood_still(cycle.seen)) {
+      out.cycles.push_back(cycle.seen);
+      auto& points = out.cycles.back().points;
+      const auto more = beyond_others(vm, cycle);
+      points.insert(points.end(), more.begin(), more.end());
+    }
     cost += in_seconds(cycle.cost());
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, cycle.cost()));
@@ -210,6 +217,7 @@ void Watcher::work(const std::string& uuid, Vm& vm) {
     auto opened = open_(uuid);
     if (!opened) return failed(uuid, vm, opened.error());
     vm.log = std::move(*opened);
+    vm.just_opened = true;
     if (auto begun = begin_cycle(vm); !begun) failed(uuid, vm, begun.error());
     return;
   }
@@ -236,6 +244,12 @@ Status Watcher::begin_cycle(Vm& vm) {
   cycle.arming = cycle.scanning = after - before;
   const std::lock_guard lock(mutex_);
   const bool first = vm.cycles.empty();
+  cycle.first_of_log = std::exchange(vm.just_opened, false);
+  if (cycle.first_of_log) {
+    vm.joined.begin();
+  } else {
+    vm.joined.next_cycle();
+  }
   vm.sweep.begin_cycle(vm.written);
   cycle.glance = vm.glances > 0;
   if (first || !vm.cycles.back().glance) {
@@ -302,6 +316,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   }
   const bool exact = (cycle.arming + (after - before)) * kExactness < point.wall;
   if (exact) cycle.seen.points.push_back(point);
+  join(vm, reading, point);
   const auto next = std::find_if(kPoints.begin(), kPoints.end(),
                                  [&](milliseconds at) { return at > point.wall; });
   cycle.whole = next == kPoints.end() || *next > cycle.length;
@@ -319,6 +334,33 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   }
   cycle.length = bounded(cycle.length, cycle.cost());
   vm.due = std::max(after, cycle.began + cycle.length);
+}
+
+void Watcher::join(Vm& vm, const LogReading& seen, const DirtyPoint& point) {
+  vm.joined.look(seen.written, point.wall, point.progress);
+  const auto first = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(),
+                                  [](const Cycle& cycle) { return cycle.first_of_log; });
+  if (first != vm.cycles.rend()) first->onwards = vm.joined.points();
+}
+
+/// As far as cycles of their own were seen, these tell more: there are several of them, and no gap
+/// is in any.
+std::vector<DirtyPoint> Watcher::beyond_others(const Vm& vm, const Cycle& cycle) {
+  std::vector<DirtyPoint> out;
+  if (cycle.onwards.empty() || cycle.seen.points.empty()) return out;
+  Microseconds longest{0};
+  for (const auto& other : vm.cycles) {
+    if (!other.seen.points.empty()) longest = std::max(longest, other.seen.points.back().wall);
+  }
+  DirtyPoint before = cycle.seen.points.back();
+  for (DirtyPoint point : cycle.onwards) {
+    if (point.wall <= longest) continue;
+    point.progress = std::max(point.progress, before.progress);
+    point.unique = std::max(point.unique, before.unique);
+    out.push_back(point);
+    before = point;
+  }
+  return out;
 }
 
 /// A glance, or a cycle that is not over, may fall between two bursts of the guest: it adds to what
@@ -384,6 +426,7 @@ void Watcher::cut_short(Vm& vm) {
   if (vm.cycles.empty()) return;
   Cycle& last = vm.cycles.back();
   if (last.seen.points.empty()) {
+    vm.just_opened = last.first_of_log;
     vm.cycles.pop_back();
     return;
   }

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "hypervisor/dirtylog/joined_cycles.h"
 #include "hypervisor/dirtylog/page_log.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "orchestrator/core/clock.h"
@@ -28,12 +29,14 @@ namespace mare::dirtylog {
 inline constexpr std::size_t kCyclesKept = 24;
 
 struct WatchReport {
-  std::vector<DirtyCycle> cycles;  // oldest first; the last one may be unfinished
-  std::vector<double> heat;        // of the last long cycle, and of what came after it
-  PageSet written;                 // lately, or else as heat; empty where the log samples
-  double cost_fraction = 0;        // of the guest's time, over these cycles, as estimated
-  double cpu_granted = 1;          // of the CPU time that the vCPUs wanted lately
-  double sequential = 0;  // of what was written in a moment and not in the one before: in order
+  // Oldest first; the last one may be unfinished. The first one after each opening of the log goes
+  // on with what it and the next ones saw together, beyond the longest other one.
+  std::vector<DirtyCycle> cycles;
+  std::vector<double> heat;  // of the last long cycle, and of what came after it
+  PageSet written;           // lately, or else as heat; empty where the log samples
+  double cost_fraction = 0;  // of the guest's time, over these cycles, as estimated
+  double cpu_granted = 1;    // of the CPU time that the vCPUs wanted lately
+  double sequential = 0;     // of what was written in a moment and not in the one before: in order
   Sweep sweep;
   PageSet swept;            // of a guest that sweeps, what it goes through
   std::string not_watched;  // why not, at this moment; "" if it is
@@ -85,13 +88,18 @@ class Watcher {
     std::chrono::nanoseconds owed{0};      // by the short cycles before it
     bool glance = false;                   // a short one
     bool whole = false;
+    bool first_of_log = false;             // since it was opened;
+    std::vector<DirtyPoint> onwards = {};  // then with those after it
     std::chrono::nanoseconds cost() const;
   };
   struct Vm {
+    Vm();
     std::mutex busy;  // held while its log works; never taken under mutex_
     std::unique_ptr<PageLog> log;
+    bool just_opened = false;  // no cycle of it has seen anything yet
     // The rest under mutex_.
     std::deque<Cycle> cycles;
+    JoinedCycles joined;
     std::vector<double> heat;
     PageSet written;
     PageSet first_look;               // of the last cycle
@@ -117,6 +125,8 @@ class Watcher {
   Status begin_cycle(Vm& vm);
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
+  static void join(Vm& vm, const LogReading& seen, const DirtyPoint& point);
+  static std::vector<DirtyPoint> beyond_others(const Vm& vm, const Cycle& cycle);
   static void keep_heat(Vm& vm, const LogReading& seen);
   static void keep_lately(Vm& vm, const LogReading& seen);
   static void gather(Vm& vm, Microseconds length);

@@ -10,9 +10,9 @@
 namespace mare::policy {
 namespace {
 
-// Differences smaller than these are not worth the link's time. With 50 ms a job that waits for a
-// clock went compressed over 1 Gbit/s, for 18 to 28 ms more of downtime as said, and lost 0.24 s
-// (18 moves, median) where plain pre-copy took 0.17 from it (8).
+// Differences smaller than these are not worth the link's time. With 50 ms an idle job went
+// compressed over 1 Gbit/s, for 18 to 28 ms more of its time as said, and lost 0.24 s (median of 18
+// moves), where plain pre-copy took 0.19 from it (9).
 constexpr double kSameAdded_s = 0.02;
 constexpr double kSameShare = 0.03;
 

@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A VM that writes `rate` new bytes a second up to `wws`, with half a CPU; and what was done to
-/// it.
+/// A VM that writes `rate` new bytes a second up to `wws`, with half a CPU, or sweeps; and what was
+/// done to it.
 struct FakeVm {
   double rate = 1e6;
   Bytes wws = mebibytes(16);
@@ -30,8 +30,11 @@ struct FakeVm {
   int read = 0;
   double heat = 0.25;
   PageSet pages;
+  std::size_t sweeps_over = 0;  // so many pages, at kSweptEachSecond a second
   MonotonicTime armed_at{0};
 };
+
+constexpr std::size_t kSweptEachSecond = 100;
 
 class FakeLog final : public PageLog {
  public:
@@ -49,6 +52,7 @@ class FakeLog final : public PageLog {
     clock_.advance(vm_.scan_takes);
     const double since = std::chrono::duration<double>(clock_.now() - vm_.armed_at).count();
     const auto written = static_cast<std::uint64_t>(vm_.rate * since);
+    if (vm_.sweeps_over > 0) return swept();
     return LogReading{Bytes{std::min(written, vm_.wws.count)}, progress(),
                       progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat),
                       vm_.pages};
@@ -59,6 +63,18 @@ class FakeLog final : public PageLog {
     if (vm_.stands_still) return Microseconds{5};
     return std::chrono::duration_cast<Microseconds>(clock_.now() / 2);
   }
+  LogReading swept() const {
+    const auto place = [](MonotonicTime when) {
+      return static_cast<std::size_t>(when / milliseconds{1000 / kSweptEachSecond});
+    };
+    PageSet pages;
+    for (std::size_t at = place(vm_.armed_at); at < place(clock_.now()); ++at) {
+      pages.add(at % vm_.sweeps_over, at % vm_.sweeps_over + 1);
+    }
+    return {Bytes{pages.count() * 4096}, progress(), Microseconds{0},
+            std::vector<double>(kHeatRegions, vm_.heat), pages};
+  }
+
   FakeVm& vm_;
   ManualClock& clock_;
 };
@@ -321,6 +337,62 @@ TEST_F(WatcherTest, ALookAnewCutsACycleShortAndGlancesSomeTimes) {
   EXPECT_EQ(cycles().size(), 6U);
   run(seconds{5});
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755});
+}
+
+/// A sweep that takes 12 s, of which no cycle of 10 s sees all.
+TEST_F(WatcherTest, TheFirstCycleGoesOnWithWhatTheNextOnesSaw) {
+  vms_["a"].sweeps_over = 1200;
+  watcher_.watch("a");
+  run(milliseconds{13'100});
+  ASSERT_EQ(cycles().size(), 2U);
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 3000) << "its own looks alone";
+  const DirtyCycle first = cycles()[0];
+  EXPECT_EQ(walls_ms(first).back(), 13'000);
+  std::map<int, std::uint64_t> pages;
+  for (const auto& point : first.points)
+    pages[static_cast<int>(point.wall.count() / 1000)] = point.unique.count / 4096;
+  EXPECT_EQ(pages.at(10'000), 1000U);
+  EXPECT_EQ(pages.at(11'000), 1100U);
+  EXPECT_EQ(pages.at(12'000), 1200U);
+  EXPECT_EQ(pages.at(13'000), 1200U) << "these were there before";
+  EXPECT_EQ(first.points.back().progress, milliseconds{6500});
+}
+
+TEST_F(WatcherTest, CyclesOfTheirOwnTellMore) {
+  vms_["a"].sweeps_over = 1200;
+  watcher_.watch("a");
+  run(milliseconds{10'000 + 20'000 + 10'100});
+  ASSERT_EQ(cycles().size(), 3U);
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 20'000);
+  for (const int wall : walls_ms(cycles()[0])) {
+    EXPECT_TRUE(wall <= 10'000 || wall > 20'000) << wall;
+  }
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 40'000);
+  run(seconds{40 + 64});
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 10'000) << "there is one of 64 s now";
+}
+
+TEST_F(WatcherTest, NothingIsJoinedOverAPauseOfTheLog) {
+  vms_["a"].sweeps_over = 1200;
+  watcher_.watch("a");
+  run(milliseconds{4100});
+  watcher_.back_off("a");
+  run(milliseconds{1000 + 23'100});
+  ASSERT_EQ(cycles().size(), 3U);
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 3000);
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 23'000) << "the first one since";
+}
+
+TEST_F(WatcherTest, OneThatIsCutShortAtOnceIsNotTheFirst) {
+  vms_["a"].sweeps_over = 1200;
+  watcher_.watch("a");
+  run(milliseconds{4100});
+  watcher_.back_off("a");
+  run(milliseconds{1010});
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755}) << "its log is open, and saw nothing yet";
+  run(seconds{6});
+  EXPECT_EQ(walls_ms(cycles()[0]).back(), 3000) << "what came before the pause stays as it was";
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 3 * 200 + 5000) << "three glances and a cycle";
 }
 
 TEST_F(WatcherTest, LatePointsAreTakenOnce) {
