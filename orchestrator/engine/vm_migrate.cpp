@@ -11,7 +11,7 @@ constexpr auto kLookForCheckpoint = std::chrono::milliseconds{300};
 }
 
 void VmMigrate::enter(bool recovered) {
-  if (!load()) return again();
+  if (!load()) return load_again();
   switch (state()) {
     case State::Planned:
       return choose_moment();
@@ -79,6 +79,15 @@ bool VmMigrate::load() {
   return true;
 }
 
+/// After a load() that failed. A VM whose record is gone, as one that died while this waited and
+/// whose pool was deleted then, does not come back; and nothing was touched.
+void VmMigrate::load_again() {
+  const auto row = vm(VmId{operation().target});
+  const bool deleted = !row && row.error().code == Code::NotFound;
+  if (deleted && state() == State::Planned) return refuse(row.error());
+  again();
+}
+
 bool VmMigrate::step(Event event, const std::string& detail, const Also& also) {
   const auto to = next(state(), event);
   MARE_ASSERT(to.has_value());
@@ -104,7 +113,7 @@ void VmMigrate::reserve() {
       store().read([&](const store::Reader& r) { return check_not_in_checkpoint(r, vm_); });
   if (!free) {
     return after(kLookForCheckpoint, [this] {
-      if (!load()) return again();
+      if (!load()) return load_again();
       reserve();
     });
   }

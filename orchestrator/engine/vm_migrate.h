@@ -43,6 +43,7 @@ class VmMigrate final : public Task {
   /// Reads the rows that everything below needs; they do not change while this operation holds the
   /// VM.
   bool load();
+  void load_again();
   VmKey key() const { return {vm_.id, vm_.uuid}; }
   bool step(Event event, const std::string& detail, const Also& also = {});
   Result<MigrationTicket> ticket();

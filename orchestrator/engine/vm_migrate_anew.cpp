@@ -101,7 +101,7 @@ bool VmMigrate::watches_anew() {
   }
   if (in_state() >= kWatchAnew) return false;
   after(kWatchAnew - in_state(), [this] {
-    if (!load()) return again();
+    if (!load()) return load_again();
     forecast_first();
   });
   return true;

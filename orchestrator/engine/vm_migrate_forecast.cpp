@@ -20,7 +20,7 @@ void VmMigrate::forecast_first() {
   if (timing_from(operation().request).moment == Moment::Trough) question.trough_within.emplace(0);
   ForecastMaker::make(context_, question, guarded<Result<Forecast>>([this](Result<Forecast> made) {
                         // Some seconds may have passed.
-                        if (!load()) return again();
+                        if (!load()) return load_again();
                         take_up(std::move(made));
                       }));
 }

@@ -77,7 +77,7 @@ void VmMigrate::await_moment() {
   if (migration_.planned.count() == 0 || left.count() <= 0) return take_turn();
   if (!may_wait()) return;
   after(std::min<std::chrono::nanoseconds>(left, kLookEvery), [this] {
-    if (!load()) return again();
+    if (!load()) return load_again();
     await_moment();
   });
 }
@@ -128,7 +128,7 @@ void VmMigrate::take_turn() {
   const bool said = operation().reason.starts_with(kForSlot);
   if (!said && !wait_because("Wait", reason, reason)) return;
   const auto look_again = [this] {
-    if (!load()) return again();
+    if (!load()) return load_again();
     take_turn();
   };
   context_.slots->on_turn(operation().id, later(look_again));
