@@ -3,11 +3,6 @@
 #include <utility>
 
 namespace mare::dirtylog {
-namespace {
-
-constexpr std::uint64_t kPageBytes = 4096;
-
-}  // namespace
 
 void JoinedCycles::begin() {
   *this = JoinedCycles(longest_);

@@ -9,6 +9,8 @@
 
 namespace mare::dirtylog {
 
+inline constexpr std::uint64_t kPageBytes = 4096;
+
 class PageSet {
  public:
   /// `begin` to before `end`, as numbers of pages since the RAM's start.

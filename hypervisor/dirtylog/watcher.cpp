@@ -46,7 +46,6 @@ constexpr nanoseconds kFault{1200};
 constexpr int kExactness = 4;
 /// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
 constexpr int kCostLimitPercent = 1;
-constexpr std::uint64_t kPageBytes = 4096;
 /// To tell from them how well what is written compresses.
 constexpr std::size_t kEnoughPages = 256;
 /// Of CPU time, to tell how much of it a guest gets.
