@@ -16,7 +16,8 @@ constexpr Bytes kLeast{128 * 1024};
 constexpr Bytes kMost{1024 * 1024};
 constexpr Bytes kUnknown{256 * 1024};
 
-constexpr double kReaderSeconds = 0.005;
+constexpr double kCopierLate_s = 0.015;
+constexpr double kUnpackerLate_s = 0.005;
 constexpr Bytes kLeastUnread{512 * 1024};
 constexpr Bytes kMostUnread{4 * 1024 * 1024};
 constexpr BytesPerSecond kFastLink{1.25e9};
@@ -95,9 +96,11 @@ Bytes unsent_limit(BytesPerSecond link) {
   return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted)});
 }
 
-std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections) {
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections,
+                                  Reader reader) {
   const double rate = link.value > 0 ? link.value : kFastLink.value;
-  const double late_s = kReaderSeconds + 2 * std::chrono::duration<double>(round_trip).count();
+  const double own_s = reader == Reader::Copies ? kCopierLate_s : kUnpackerLate_s;
+  const double late_s = own_s + 2 * std::chrono::duration<double>(round_trip).count();
   const double wanted = 2 * late_s * rate / std::max(1, connections);
   if (wanted >= static_cast<double>(kMostUnread.count)) return std::nullopt;
   return std::max(kLeastUnread, Bytes{static_cast<std::uint64_t>(wanted)});
@@ -147,11 +150,11 @@ Result<int> TcpQueues::bound_unsent(Bytes limit, Way way) {
   });
 }
 
-Result<int> TcpQueues::bound_unread(BytesPerSecond link, int channels) {
+Result<int> TcpQueues::bound_unread(BytesPerSecond link, int connections, Reader reader) {
   const auto bound = [&](int socket) -> Status {
     try_again_soon(socket);
     if (auto done = send_at_once(socket); !done) return done;
-    const auto limit = unread_limit(link, least_round_trip(socket), channels);
+    const auto limit = unread_limit(link, least_round_trip(socket), connections, reader);
     return limit ? set_unread(socket, *limit) : ok_status();
   };
   // An accepted connection is as the socket that it came by; in post-copy the VM loads its devices,

@@ -37,12 +37,19 @@ namespace mare::dirtylog {
 /// (0). Pure.
 Bytes unsent_limit(BytesPerSecond link);
 
+/// What the reader of a connection does with what comes.
+enum class Reader {
+  Copies,   // to its place: as fast as it comes, but on busy CPUs its turn comes late
+  Unpacks,  // hardly as fast as a fast link: whatever waits when the VM stands still costs downtime
+};
+
 /// Of one of so many connections that fill a link of that rate together: their part of what it
-/// carries in 5 ms and two round trips, as the reader may be late by some milliseconds, and as much
-/// again for what the kernel counts beside the bytes (of a small packet as much as the packet); at
-/// least 512 KiB. Nothing, so the kernel's own measure, from 4 MiB: a long way needs it. A link of
-/// unknown rate (0) is taken for one of 10 Gbit/s. Pure.
-std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections);
+/// carries in two round trips and the time by which the reader may be late (15 ms if it copies, 5
+/// if it unpacks), and as much again for what the kernel counts beside the bytes (of a small packet
+/// as much as the packet); at least 512 KiB. Nothing, so the kernel's own measure, from 4 MiB: a
+/// long way needs it. A link of unknown rate (0) is taken for one of 10 Gbit/s. Pure.
+std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections,
+                                  Reader reader);
 
 /// The host sends what all others have first, where its queueing discipline goes by priorities
 /// (pfifo_fast, prio; a fair queue needs no telling).
@@ -63,11 +70,11 @@ class TcpQueues {
   /// Of the connections that this has not seen before: bounds what waits to be sent, and has bulk
   /// give way. How many those were. Unavailable without CAP_SYS_PTRACE.
   Result<int> bound_unsent(Bytes limit, Way way = Way::Bulk);
-  /// Bounds what waits to be read by unread_limit(), each by its own round trip; `channels` of them
-  /// fill the link. And what the reader asks for goes out at once, also on connections that it is
-  /// still to accept. Unavailable without CAP_SYS_PTRACE, or where the host allows less and
+  /// Bounds what waits to be read by unread_limit(), each by its own round trip; `connections` of
+  /// them fill the link. And what the reader asks for goes out at once, also on connections that it
+  /// is still to accept. Unavailable without CAP_SYS_PTRACE, or where the host allows less and
   /// CAP_NET_ADMIN is missing.
-  Result<int> bound_unread(BytesPerSecond link, int channels);
+  Result<int> bound_unread(BytesPerSecond link, int connections, Reader reader);
 
  private:
   explicit TcpQueues(Process process) : process_(std::move(process)) {}

@@ -24,11 +24,11 @@ IncomingQueues::~IncomingQueues() {
   if (thread_.joinable()) thread_.join();
 }
 
-void IncomingQueues::expect(const VmKey& vm, int channels) {
+void IncomingQueues::expect(const VmKey& vm, int connections, dirtylog::Reader reader) {
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
-    expected_[vm.uuid] = {vm, channels, clock_.now(), std::nullopt};
+    expected_[vm.uuid] = {vm, connections, reader, clock_.now(), std::nullopt};
     if (!thread_.joinable()) thread_ = std::thread([this] { look_after_them(); });
   }
   changed_.notify_all();
@@ -68,7 +68,7 @@ bool IncomingQueues::look_after(Coming& coming) {
     if (!queues) return !last && clock_.now() - coming.since < kBeginsWithin;
     coming.queues.emplace(std::move(*queues));
   }
-  const auto bounded = coming.queues->bound_unread(host_.link(), coming.channels);
+  const auto bounded = coming.queues->bound_unread(host_.link(), coming.connections, coming.reader);
   if (bounded) return !last;
   log_.warn("libvirt", "what waits to be read for '" + coming.vm.id.value +
                            "', which comes here, is not bounded: " + bounded.error().text());

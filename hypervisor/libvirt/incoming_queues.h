@@ -35,13 +35,14 @@ class IncomingQueues {
   IncomingQueues& operator=(const IncomingQueues&) = delete;
 
   /// Until it has come or is not expected any more, and once more then; or did not begin to come
-  /// within 10 min. `channels` connections fill the link.
-  void expect(const VmKey& vm, int channels);
+  /// within 10 min. It fills the link with so many connections.
+  void expect(const VmKey& vm, int connections, dirtylog::Reader reader);
 
  private:
   struct Coming {
     VmKey vm;
-    int channels = 1;
+    int connections = 1;
+    dirtylog::Reader reader = dirtylog::Reader::Copies;
     MonotonicTime since{0};
     std::optional<dirtylog::TcpQueues> queues;
   };

@@ -101,8 +101,10 @@ class LibvirtDriver final : public Driver {
     watching_.start();
     if (auto made = consoles_.make_directory(); !made) return made;
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
-    // By how many channels they come is not kept: one has the widest bound.
-    for (const auto& arrival : arrivals_.all_expected()) incoming_queues_.expect(arrival.key, 1);
+    // How they come is not kept: one connection that copies has the widest bound.
+    for (const auto& arrival : arrivals_.all_expected()) {
+      incoming_queues_.expect(arrival.key, 1, dirtylog::Reader::Copies);
+    }
     if (auto leased = lease_.open(); !leased) return leased;
     clear_unpacked(options_.state_dir + "/unpacked");
     // Also lets libvirtd learn about its emulators now, not in the middle of a call that must be
@@ -388,7 +390,8 @@ class LibvirtDriver final : public Driver {
     if (again && known->expected) return endpoint;
     auto begun = consoles_.begin(vm.key());
     if (begun) begun = arrivals_.expect(ticket);
-    if (begun) incoming_queues_.expect(vm.key(), connections(ticket.sending));
+    if (begun)
+      incoming_queues_.expect(vm.key(), connections(ticket.sending), reader_of(ticket.sending));
     if (begun) return endpoint;
     admission_.release(vm.uuid);
     return begun.error();

@@ -61,6 +61,11 @@ int connections(const Sending& sending) {
   return sending.strategy == Strategy::Compressed ? sending.channels : 1;
 }
 
+dirtylog::Reader reader_of(const Sending& sending) {
+  return sending.strategy == Strategy::Compressed ? dirtylog::Reader::Unpacks
+                                                  : dirtylog::Reader::Copies;
+}
+
 bool may_post_copy(const Sending& sending) {
   return sending.strategy == Strategy::PostCopy || sending.strategy == Strategy::Hybrid ||
          sending.allow_post_copy;

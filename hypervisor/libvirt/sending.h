@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "hypervisor/dirtylog/tcp_queues.h"
 #include "hypervisor/driver.h"
 #include "hypervisor/libvirt/route.h"
 
@@ -26,6 +27,8 @@ MigrateCall call_to_mend(const MigrationTicket& ticket, const Route& route);
 
 /// So many connections fill the link.
 int connections(const Sending& sending);
+/// What the destination does with what comes by them.
+dirtylog::Reader reader_of(const Sending& sending);
 /// May this migration be switched to post-copy?
 bool may_post_copy(const Sending& sending);
 /// Did it fail since the VM's QEMU can't be told how fast its last round will be sent?

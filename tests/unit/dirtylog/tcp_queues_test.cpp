@@ -112,7 +112,7 @@ TEST_F(TcpQueuesTest, WhatAReaderAsksForGoesOutAtOnce) {
   ASSERT_TRUE(waits(reader));
   auto queues = TcpQueues::open(getpid());
   ASSERT_TRUE(queues.ok()) << queues.error().text();
-  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1);
+  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1, Reader::Copies);
   if (!bounded) GTEST_SKIP() << bounded.error().text();
   EXPECT_FALSE(waits(reader));
   // Nor does one that is accepted before anybody has looked again.
@@ -138,13 +138,13 @@ TEST_F(TcpQueuesTest, WhatWaitsToBeReadIsBoundedHoweverMuchWasReadBefore) {
   const Fd receiver = accepted();
   auto queues = TcpQueues::open(getpid());
   ASSERT_TRUE(queues.ok()) << queues.error().text();
-  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1);
+  const auto bounded = queues->bound_unread(BytesPerSecond{12e6}, 1, Reader::Copies);
   if (!bounded) GTEST_SKIP() << bounded.error().text();
   EXPECT_GE(*bounded, 2);
   fill(sender, receiver, kReadFirst);
   EXPECT_LE(unread(receiver), kUnread + 64 * 1024);
   EXPECT_GT(unread(receiver), kUnread / 4) << "not more than it has to";
-  EXPECT_EQ(*queues->bound_unread(BytesPerSecond{12e6}, 1), 0);
+  EXPECT_EQ(*queues->bound_unread(BytesPerSecond{12e6}, 1, Reader::Copies), 0);
 }
 
 TEST_F(TcpQueuesTest, AProcessThatHasEndedIsNotFound) {
@@ -160,14 +160,27 @@ TEST(UnsentLimit, IsTenMillisecondsOfTheLinkWithinBounds) {
 
 TEST(UnreadLimit, IsAConnectionsPartOfWhatALateReaderNeedsAndLeavesALongWayAlone) {
   const BytesPerSecond gigabit{117e6};
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 1)->count, 1'170'000U);
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 2)->count, 585'000U);
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{1000}, 2)->count, 819'000U);
-  EXPECT_EQ(unread_limit(gigabit, Microseconds{0}, 8)->count, 512U * 1024);
-  EXPECT_EQ(unread_limit(BytesPerSecond{12e6}, Microseconds{0}, 0)->count, 512U * 1024);
-  EXPECT_FALSE(unread_limit(gigabit, Microseconds{20'000}, 1));
-  EXPECT_FALSE(unread_limit(BytesPerSecond{}, Microseconds{0}, 1)) << "for all it knows, 10 Gbit/s";
-  EXPECT_EQ(unread_limit(BytesPerSecond{}, Microseconds{0}, 10)->count, 1'250'000U);
+  const auto unpacks = [](BytesPerSecond link, int round_trip_us, int connections) {
+    return unread_limit(link, Microseconds{round_trip_us}, connections, Reader::Unpacks);
+  };
+  EXPECT_EQ(unpacks(gigabit, 0, 1)->count, 1'170'000U);
+  EXPECT_EQ(unpacks(gigabit, 0, 2)->count, 585'000U);
+  EXPECT_EQ(unpacks(gigabit, 1000, 2)->count, 819'000U);
+  EXPECT_EQ(unpacks(gigabit, 0, 8)->count, 512U * 1024);
+  EXPECT_EQ(unpacks(BytesPerSecond{12e6}, 0, 0)->count, 512U * 1024);
+  EXPECT_FALSE(unpacks(gigabit, 20'000, 1));
+  EXPECT_FALSE(unpacks(BytesPerSecond{}, 0, 1)) << "for all it knows, 10 Gbit/s";
+  EXPECT_EQ(unpacks(BytesPerSecond{}, 0, 10)->count, 1'250'000U);
+}
+
+TEST(UnreadLimit, OneThatOnlyCopiesMayBeThreeTimesAsLate) {
+  const auto copies = [](double link, int round_trip_us) {
+    return unread_limit(BytesPerSecond{link}, Microseconds{round_trip_us}, 1, Reader::Copies);
+  };
+  EXPECT_EQ(copies(117e6, 0)->count, 3'510'000U);
+  EXPECT_EQ(copies(117e6, 1000)->count, 3'978'000U);
+  EXPECT_FALSE(copies(117e6, 2000));
+  EXPECT_EQ(copies(12e6, 0)->count, 512U * 1024);
 }
 
 }  // namespace

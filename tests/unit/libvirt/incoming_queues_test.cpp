@@ -79,7 +79,7 @@ class IncomingQueuesTest : public testing::Test {
 TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) {
   const dirtylog::Fd first = connect();
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 2);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   EXPECT_NE(buffer_of(first), kBound) << "there is no QEMU yet";
   started_ = true;
@@ -95,7 +95,7 @@ TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) 
   expected_ = true;
   looked_ = 0;
   vm_.uuid[0] = '7';
-  queues.expect(vm_, 2);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   const dirtylog::Fd later = connect();
   looked_ = 0;
@@ -108,14 +108,14 @@ TEST_F(IncomingQueuesTest, OneThatRunsBeforeAnybodyLookedIsStillBounded) {
   started_ = true;
   expected_ = false;
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 1);
+  queues.expect(vm_, 1, dirtylog::Reader::Copies);
   EXPECT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
   if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
 }
 
 TEST_F(IncomingQueuesTest, EndsWhileOneIsExpected) {
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 2);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 0; }));
 }
 
