@@ -90,10 +90,10 @@ Status set_unread(int socket, Bytes limit) {
 
 }  // namespace
 
-Bytes unsent_limit(BytesPerSecond link) {
-  if (!(link.value > 0)) return kUnknown;
-  const double wanted = std::min(kLinkSeconds * link.value, static_cast<double>(kMost.count));
-  return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted)});
+Bytes unsent_limit(BytesPerSecond link, int connections) {
+  const double known = std::min(kLinkSeconds * link.value, static_cast<double>(kMost.count));
+  const double wanted = link.value > 0 ? known : static_cast<double>(kUnknown.count);
+  return std::max(kLeast, Bytes{static_cast<std::uint64_t>(wanted / std::max(1, connections))});
 }
 
 std::optional<Bytes> unread_limit(BytesPerSecond link, Microseconds round_trip, int connections,

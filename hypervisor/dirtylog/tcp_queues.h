@@ -32,10 +32,10 @@
 
 namespace mare::dirtylog {
 
-/// What a link carries in 10 ms, at least 128 KiB and at most 1 MiB: a busy sender is late by some
-/// milliseconds, and a link that idles meanwhile is lost time. 256 KiB for a link of unknown rate
-/// (0). Pure.
-Bytes unsent_limit(BytesPerSecond link);
+/// Of one of so many connections that fill a link together: their part of what it carries in 10 ms,
+/// at most 1 MiB in all, as a busy sender is late by some milliseconds, and a link that idles
+/// meanwhile is lost time; of 256 KiB for a link of unknown rate (0). At least 128 KiB. Pure.
+Bytes unsent_limit(BytesPerSecond link, int connections);
 
 /// What the reader of a connection does with what comes.
 enum class Reader {

@@ -145,7 +145,7 @@ Status Outgoing::begin_locked(const MigrationTicket& ticket, const Route& route,
   job->switched = mending;
   job->holding = ticket.holds_switch && holds_its_switch(ticket.sending.strategy) && !mending;
   job->swept = std::move(swept);
-  job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_});
+  job->unsent = dirtylog::unsent_limit(BytesPerSecond{link_}, connections(ticket.sending));
   if (ticket.sending.strategy == Strategy::RateControlled) {
     job->rate.emplace(ticket.sending, ticket.downtime_limit.value_or(kUsualDowntime));
   }

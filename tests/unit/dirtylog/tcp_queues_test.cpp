@@ -151,11 +151,14 @@ TEST_F(TcpQueuesTest, AProcessThatHasEndedIsNotFound) {
   EXPECT_EQ(TcpQueues::open(0x3fffffff).error().code, Code::NotFound);
 }
 
-TEST(UnsentLimit, IsTenMillisecondsOfTheLinkWithinBounds) {
-  EXPECT_EQ(unsent_limit(BytesPerSecond{50e6}).count, 500'000U);
-  EXPECT_EQ(unsent_limit(BytesPerSecond{12e6}).count, 128U * 1024);
-  EXPECT_EQ(unsent_limit(BytesPerSecond{5e9}).count, 1024U * 1024);
-  EXPECT_EQ(unsent_limit(BytesPerSecond{}).count, 256U * 1024);
+TEST(UnsentLimit, IsAConnectionsPartOfTenMillisecondsOfTheLinkWithinBounds) {
+  EXPECT_EQ(unsent_limit(BytesPerSecond{50e6}, 1).count, 500'000U);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{50e6}, 2).count, 250'000U);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{12e6}, 1).count, 128U * 1024);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{5e9}, 1).count, 1024U * 1024);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{5e9}, 2).count, 512U * 1024) << "1 MiB in all";
+  EXPECT_EQ(unsent_limit(BytesPerSecond{5e9}, 16).count, 128U * 1024);
+  EXPECT_EQ(unsent_limit(BytesPerSecond{}, 0).count, 256U * 1024);
 }
 
 TEST(UnreadLimit, IsAConnectionsPartOfWhatALateReaderNeedsAndLeavesALongWayAlone) {
