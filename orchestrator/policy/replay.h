@@ -64,7 +64,8 @@ struct HypervisorCosts {
   double channel_bytes = 128 * 4096;
   // The destination is behind with unpacking when the last packet comes, if that takes a CPU: by
   // what may wait to be read (dirtylog::unread_limit()) and what it has taken already. 12 moves of
-  // two busy jobs stood still for 65 ms in the median, of which 30 go as switch_s.
+  // two busy jobs stood still for 65 ms in the median, of which 30 go as switch_s; 5 of an idle VM
+  // whose host unpacks some 300e6 for 60 (53 to 120).
   double unpack_s = 0.04;
   double throttle_sync_s = 5;     // auto-converge looks at the log at least so often
   double throttle_period_s = 1;   // and counts at most so often

@@ -154,9 +154,16 @@ class Rounds {
     double share = 1;
     if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
     out_.crowded = 1 - share;
-    unpack_s_ = costs_.unpack_s * std::min(1.0, std::min(threads, wire / costs_.compress_rate));
+    unpack_s_ = costs_.unpack_s * behind();
     if (in_.host_cpus > 0 && in_.cpu_quota > 0) return std::min(rate, each * beside_quotas());
     return rate * share;
+  }
+
+  /// How busy the destination's slower end is with what comes last, 0 to 1, of a CPU: that may be
+  /// the most compressible of the memory, of which the wire brings most.
+  double behind() const {
+    const double comes = limit_ / std::min(page_wire_, hot_wire_);
+    return std::min(1.0, comes / std::min(costs_.compress_rate, costs_.unpack_rate));
   }
 
   /// CPUs that are left for the threads of a VM that are no CPU of its guest, on a host of guests

@@ -509,10 +509,13 @@ HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts cost
   const auto and_copies = [&costs](BytesPerSecond rate) {
     return 1 / (1 / rate.value + 1 / costs.copy_rate);
   };
+  const double usual_unpack = costs.unpack_rate;
   if (profile.unpack_rate.value > 0) costs.unpack_rate = and_copies(profile.unpack_rate);
   if (!(profile.compress_rate.value > 0)) return costs;
   const double rate = and_copies(profile.compress_rate);
-  const double quicker = rate / costs.compress_rate;
+  double quicker = rate / costs.compress_rate;
+  // Random pages pack many times as fast as others, and come into being no faster than others.
+  if (profile.unpack_rate.value > 0) quicker = std::min(quicker, costs.unpack_rate / usual_unpack);
   costs.compress_rate = rate;
   costs.unpack_s /= quicker;
   return costs;

@@ -146,6 +146,33 @@ TEST_F(Turns, OneThatWaitsCanBeCancelledAndTheNextTakesItsPlace) {
   EXPECT_EQ(world.wait(third.id).outcome, Outcome::Succeeded);
 }
 
+TEST_F(Turns, OneWhoseVmDiesAndIsDeletedWhileItWaitsFails) {
+  engine::PoolCreateRequest request;
+  request.id = PoolId{"slow"};
+  request.size = 1;
+  request.hosts = {HostId{"h1"}};
+  ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
+  engine::MigrateRequest slow;
+  slow.vm = VmId{"slow-0"};
+  slow.destination = HostId{"h2"};
+  slow.policy.strategy = Strategy::PreCopy;
+  slow.policy.bandwidth_limit = BytesPerSecond{2e6};  // 192 MiB: longer than all below
+  const auto first = world.engine().submit(slow);
+  ASSERT_TRUE(first) << first.error().text();
+  const Operation second = move(1, "h2");
+  world.play(3s);
+  ASSERT_THAT(world.operation(second.id).reason, StartsWith("waits for a slot: "));
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-1"}));
+  world.play(10s);
+  ASSERT_EQ(end_of(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true})).outcome,
+            Outcome::Succeeded);
+  EXPECT_FALSE(world.operation(first->id).finished()) << "nothing has given it a slot meanwhile";
+  const Operation ended = world.wait(second.id, 30min);
+  EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.state << ": " << ended.reason;
+  EXPECT_THAT(ended.reason, HasSubstr("demo-1"));
+  EXPECT_EQ(world.wait(first->id).outcome, Outcome::Succeeded);
+}
+
 TEST_F(Turns, APoolsPolicyHoldsUnlessTheMoveStatesSomethingElse) {
   PolicyChange change;
   change.strategy = Strategy::StopAndCopy;

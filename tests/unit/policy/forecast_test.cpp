@@ -189,6 +189,11 @@ TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
   EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 250e6) << "nothing is known of it";
   in.profile.unpack_rate = BytesPerSecond{400 * kMega};
   EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 1 / (1 / 400e6 + 1 / 1.5e9));
+  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_s,
+                   0.04 / (1 / (1 / 50e6 + 1 / 1.5e9) / 150e6));
+  in.profile.compress_rate = BytesPerSecond{900 * kMega};
+  in.profile.unpack_rate = BytesPerSecond{300 * kMega};  // with copies the usual 250
+  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_s, 0.04) << "by the slower of both";
   in.link.one_machine = true;
   in.profile.host_cpus = 1;
   const double shorter = takes(300 * kMega).total_time_s.value;

@@ -458,6 +458,24 @@ TEST(Replay, OnOneMachineTheOtherEndUnpacksByTheSameCpus) {
               overlapped(20 * (0.25 + 8.0 / 4096), 200.0 / 150) + 0.15, 0.01);
 }
 
+TEST(Replay, TheDestinationIsBehindWithWhatPacksBest) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Compressed);
+  in.compressed_fraction = 0.8;
+  in.link_rate = 120 * kMega;
+  HypervisorCosts costs;
+  costs.compress_rate = 600 * kMega;
+  costs.unpack_rate = 250 * kMega;
+  const double all_alike = replay(in, costs).downtime_s;
+  in.hot_compressed_fraction = 0.1;  // 1.2 GB/s of it would come
+  const double packs_well = replay(in, costs).downtime_s;
+  const double comes = 120 / (0.8 + 8.0 / 4096);
+  EXPECT_NEAR(packs_well - all_alike, costs.unpack_s * (1 - comes / 250), 1e-6);
+  costs.compress_rate = 100 * kMega;
+  in.hot_compressed_fraction.reset();
+  EXPECT_NEAR(replay(in, costs).downtime_s, packs_well, 1e-6) << "all that it may be";
+}
+
 TEST(Replay, ARoundEndsWhenItsPagesHaveGone) {
   // Half of what a round sends is written meanwhile: it halves each time, also below a slice.
   const DirtyCurve busy = writer(5 * kMega, 20 * kMega, 200 * kMega);
