@@ -153,10 +153,17 @@ class Rounds {
     const double wanted = std::min(rate, wire) / each;
     double share = 1;
     if (in_.host_cpus > 0) share = std::min(1.0, in_.host_cpus / (in_.busy_cpus + wanted));
-    out_.crowded = 1 - share;
+    out_.crowded = std::max(1 - share, 0.5 * others_busy(wanted));
     unpack_s_ = costs_.unpack_s * behind();
     if (in_.host_cpus > 0 && in_.cpu_quota > 0) return std::min(rate, each * beside_quotas());
     return rate * share;
+  }
+
+  /// Of the time: the CPUs that the guest is not on are all busy with what wants so many CPUs, and
+  /// what of it wakes then shares the guest's own by halves.
+  double others_busy(double wanted) const {
+    if (!(in_.host_cpus > 0)) return 0;
+    return std::pow(std::min(1.0, wanted / in_.host_cpus), std::max(1.0, in_.host_cpus - 1));
   }
 
   /// How busy the destination's slower end is with what comes last, 0 to 1, of a CPU: that may be

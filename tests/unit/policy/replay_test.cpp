@@ -346,7 +346,8 @@ TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
   in.host_cpus = 4;
   in.busy_cpus = 2;  // two are left, as many as it takes
   EXPECT_NEAR(replay(in, costs).total_time_s, 1 + 0.14, 0.01);
-  EXPECT_DOUBLE_EQ(replay(in, costs).crowded, 0);
+  EXPECT_NEAR(replay(in, costs).crowded, 0.5 * std::pow(2.0 / 4, 3), 1e-9)
+      << "all others, by chance";
   in.busy_cpus = 4;  // six want four
   EXPECT_NEAR(replay(in, costs).total_time_s, 1.5 + 0.14, 0.01);
   EXPECT_NEAR(replay(in, costs).crowded, 1.0 / 3, 1e-9);
@@ -455,7 +456,7 @@ TEST(Replay, OnOneMachineTheOtherEndUnpacksByTheSameCpus) {
   in.one_machine = true;
   in.link_rate = 10 * kMega;  // what limits it then
   EXPECT_NEAR(replay(in, costs).total_time_s,
-              overlapped(20 * (0.25 + 8.0 / 4096), 200.0 / 150) + 0.15, 0.01);
+              overlapped(20 * (0.25 + 8.0 / 4096), 200.0 / 150) + 0.16, 0.01);
 }
 
 TEST(Replay, TheDestinationIsBehindWithWhatPacksBest) {
@@ -466,14 +467,34 @@ TEST(Replay, TheDestinationIsBehindWithWhatPacksBest) {
   HypervisorCosts costs;
   costs.compress_rate = 600 * kMega;
   costs.unpack_rate = 250 * kMega;
-  const double all_alike = replay(in, costs).downtime_s;
-  in.hot_compressed_fraction = 0.1;  // 1.2 GB/s of it would come
-  const double packs_well = replay(in, costs).downtime_s;
+  const auto waits_s = [&] {
+    HypervisorCosts at_once = costs;
+    at_once.unpack_s = 0;
+    return replay(in, costs).downtime_s - replay(in, at_once).downtime_s;
+  };
   const double comes = 120 / (0.8 + 8.0 / 4096);
-  EXPECT_NEAR(packs_well - all_alike, costs.unpack_s * (1 - comes / 250), 1e-6);
-  costs.compress_rate = 100 * kMega;
+  EXPECT_NEAR(waits_s(), 0.04 * comes / 250, 1e-9);
+  in.hot_compressed_fraction = 0.1;  // 1.2 GB/s of it would come
+  EXPECT_NEAR(waits_s(), 0.04, 1e-9);
   in.hot_compressed_fraction.reset();
-  EXPECT_NEAR(replay(in, costs).downtime_s, packs_well, 1e-6) << "all that it may be";
+  costs.compress_rate = 100 * kMega;
+  EXPECT_NEAR(waits_s(), 0.04, 1e-9) << "by the slower of both";
+}
+
+TEST(Replay, WhatPacksMeetsTheGuestOnItsCpuThoughOthersAreIdle) {
+  const DirtyCurve idle = writer(0, 0, 200 * kMega);
+  ReplayInput in = input(idle, Strategy::Compressed);
+  in.link_rate = 100 * kMega;
+  in.compressed_fraction = 0.5 - 8.0 / 4096;
+  in.host_cpus = 2;
+  in.busy_cpus = 0.5;
+  HypervisorCosts costs;
+  costs.compress_rate = 200 * kMega;  // 200e6 of memory a second take a CPU,
+  EXPECT_NEAR(replay(in, costs).crowded, 0.5 / 2, 1e-9) << "the other one for half of the time";
+  in.host_cpus = 4;
+  EXPECT_NEAR(replay(in, costs).crowded, 0.5 / 64, 1e-9);
+  in.host_cpus = 0;
+  EXPECT_EQ(replay(in, costs).crowded, 0) << "more than anybody needs";
 }
 
 TEST(Replay, ARoundEndsWhenItsPagesHaveGone) {
