@@ -24,11 +24,7 @@ class Turns : public testing::Test {
   void SetUp() override {
     world.start_mared();
     for (const char* name : {"h1", "h2", "h3"}) ASSERT_TRUE(world.add_host(name));
-    engine::PoolCreateRequest request;
-    request.id = PoolId{"demo"};
-    request.size = 5;
-    request.hosts = {HostId{"h1"}};
-    ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
+    create_pool_on_h1("demo", 5);
     world.on_step([this] { look(); });
   }
   void TearDown() override {
@@ -36,6 +32,13 @@ class Turns : public testing::Test {
     for (const auto& violation : world.cluster.check_invariants()) ADD_FAILURE() << violation.what;
     invariants.check_rows();
     for (const auto& broken : invariants.broken()) ADD_FAILURE() << broken;
+  }
+  void create_pool_on_h1(const std::string& name, int size) {
+    engine::PoolCreateRequest request;
+    request.id = PoolId{name};
+    request.size = size;
+    request.hosts = {HostId{"h1"}};
+    ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
   }
   Operation end_of(Result<Operation> accepted) {
     EXPECT_TRUE(accepted.ok()) << (accepted ? "" : accepted.error().text());
@@ -147,11 +150,7 @@ TEST_F(Turns, OneThatWaitsCanBeCancelledAndTheNextTakesItsPlace) {
 }
 
 TEST_F(Turns, OneWhoseVmDiesAndIsDeletedWhileItWaitsFails) {
-  engine::PoolCreateRequest request;
-  request.id = PoolId{"slow"};
-  request.size = 1;
-  request.hosts = {HostId{"h1"}};
-  ASSERT_EQ(end_of(world.engine().submit(request)).outcome, Outcome::Succeeded);
+  create_pool_on_h1("slow", 1);
   engine::MigrateRequest slow;
   slow.vm = VmId{"slow-0"};
   slow.destination = HostId{"h2"};

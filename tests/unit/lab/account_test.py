@@ -5,6 +5,7 @@ import io
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as tree
 from pathlib import Path
 
 import paths
@@ -62,6 +63,12 @@ class AccountOfARun(unittest.TestCase):
         account.replace(account.to_repeat(), again)
         self.assertEqual({case[0].rpartition(".")[2]: case[2] for case in account.cases},
                          {"test_right": "ok", "test_wrong": "ok", "test_wrong_no_more": "ok"})
+
+    def test_the_slowest_come_first_compiled_ones_as_well(self) -> None:
+        account = Account()
+        account.cases += [("short", 0.1, "ok", ""), ("long", 3.0, "FAILED", ""), ("between", 1.0, "ok", "")]
+        compiled = [tree.Element("testcase", name="compiled", time="2.5"), tree.Element("testcase", name="not run")]
+        self.assertEqual(account.slowest(compiled, 3), [("long", 3.0), ("compiled", 2.5), ("between", 1.0)])
 
     def test_nothing_is_repeated_where_nothing_failed(self) -> None:
         self.assertEqual(self.run_all("made_up_test.Alone.test_right").to_repeat(), [])

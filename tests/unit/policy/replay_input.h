@@ -25,4 +25,12 @@ inline ReplayInput input(const DirtyCurve& curve, Strategy strategy = Strategy::
   return out;
 }
 
+/// A compressed move of memory of which `fraction` is left, bytes/s of link.
+inline ReplayInput compressed(const DirtyCurve& curve, double fraction, double link_rate) {
+  ReplayInput out = input(curve, Strategy::Compressed);
+  out.compressed_fraction = fraction;
+  out.link_rate = link_rate;
+  return out;
+}
+
 }  // namespace mare::policy

@@ -337,9 +337,7 @@ TEST(Replay, WhatIsWrittenAgainMayCompressWorseThanTheRest) {
 
 TEST(Replay, AHostWithoutIdleCpusSharesThemWithTheCompressor) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  ReplayInput in = input(idle, Strategy::Compressed);
-  in.compressed_fraction = 0.25;
-  in.link_rate = 1000 * kMega;
+  ReplayInput in = compressed(idle, 0.25, 1000 * kMega);
   in.sending.channels = 16;
   HypervisorCosts costs;
   costs.compress_rate = 100 * kMega;
@@ -382,9 +380,7 @@ TEST(Replay, WhoSendsWaitsForACpuWhileAllAreBusy) {
 
 TEST(Replay, BesideGuestsWithQuotasTheCompressorHasWhatIsIdle) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  ReplayInput in = input(idle, Strategy::Compressed);
-  in.compressed_fraction = 0.25;
-  in.link_rate = 1000 * kMega;
+  ReplayInput in = compressed(idle, 0.25, 1000 * kMega);
   HypervisorCosts costs;
   costs.compress_rate = 100 * kMega;
   in.host_cpus = 2;
@@ -435,9 +431,7 @@ TEST(Replay, OfWhatIsLeftARoundWritesLessAgainIfItWritesLess) {
 
 TEST(Replay, OnOneMachineTheOtherEndUnpacksByTheSameCpus) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  ReplayInput in = input(idle, Strategy::Compressed);
-  in.compressed_fraction = 0.25;
-  in.link_rate = 1000 * kMega;
+  ReplayInput in = compressed(idle, 0.25, 1000 * kMega);
   HypervisorCosts costs;
   costs.compress_rate = 150 * kMega;
   costs.unpack_rate = 75 * kMega;
@@ -461,9 +455,7 @@ TEST(Replay, OnOneMachineTheOtherEndUnpacksByTheSameCpus) {
 
 TEST(Replay, TheDestinationIsBehindWithWhatPacksBest) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  ReplayInput in = input(idle, Strategy::Compressed);
-  in.compressed_fraction = 0.8;
-  in.link_rate = 120 * kMega;
+  ReplayInput in = compressed(idle, 0.8, 120 * kMega);
   HypervisorCosts costs;
   costs.compress_rate = 600 * kMega;
   costs.unpack_rate = 250 * kMega;
@@ -483,9 +475,7 @@ TEST(Replay, TheDestinationIsBehindWithWhatPacksBest) {
 
 TEST(Replay, WhatPacksMeetsTheGuestOnItsCpuThoughOthersAreIdle) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
-  ReplayInput in = input(idle, Strategy::Compressed);
-  in.link_rate = 100 * kMega;
-  in.compressed_fraction = 0.5 - 8.0 / 4096;
+  ReplayInput in = compressed(idle, 0.5 - 8.0 / 4096, 100 * kMega);
   in.host_cpus = 2;
   in.busy_cpus = 0.5;
   HypervisorCosts costs;
