@@ -158,17 +158,28 @@ TEST_F(Turns, OneWhoseVmDiesAndIsDeletedWhileItWaitsFails) {
   slow.policy.bandwidth_limit = BytesPerSecond{2e6};  // 192 MiB: longer than all below
   const auto first = world.engine().submit(slow);
   ASSERT_TRUE(first) << first.error().text();
-  const Operation second = move(1, "h2");
+  create_pool_on_h1("gone", 1);
+  engine::MigrateRequest waits;
+  waits.vm = VmId{"gone-0"};
+  waits.destination = HostId{"h2"};
+  waits.policy.strategy = Strategy::PreCopy;
+  const auto second = world.engine().submit(waits);
+  ASSERT_TRUE(second) << second.error().text();
   world.play(3s);
-  ASSERT_THAT(world.operation(second.id).reason, StartsWith("waits for a slot: "));
-  ASSERT_TRUE(world.cluster.panic_guest(VmId{"demo-1"}));
-  world.play(10s);
-  ASSERT_EQ(end_of(world.engine().submit(engine::PoolDeleteRequest{PoolId{"demo"}, true})).outcome,
+  ASSERT_THAT(world.operation(second->id).reason, StartsWith("waits for a slot: "));
+  ASSERT_TRUE(world.cluster.panic_guest(VmId{"gone-0"}));
+  const auto died = [this] {
+    const auto vms = world.vms();
+    return std::any_of(vms.begin(), vms.end(),
+                       [](const Vm& vm) { return vm.id.value == "gone-0" && !vm.host; });
+  };
+  ASSERT_TRUE(world.play_while_not(died, 1min));
+  ASSERT_EQ(end_of(world.engine().submit(engine::PoolDeleteRequest{PoolId{"gone"}, true})).outcome,
             Outcome::Succeeded);
   EXPECT_FALSE(world.operation(first->id).finished()) << "nothing has given it a slot meanwhile";
-  const Operation ended = world.wait(second.id, 30min);
+  const Operation ended = world.wait(second->id, 30min);
   EXPECT_EQ(ended.outcome, Outcome::Failed) << ended.state << ": " << ended.reason;
-  EXPECT_THAT(ended.reason, HasSubstr("demo-1"));
+  EXPECT_THAT(ended.reason, HasSubstr("gone-0"));
   EXPECT_EQ(world.wait(first->id).outcome, Outcome::Succeeded);
 }
 
