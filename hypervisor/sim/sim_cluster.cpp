@@ -321,6 +321,12 @@ bool SimCluster::guest_alive(const VmId& vm) const {
   return guest && world->answers(**guest);
 }
 
+MonotonicTime SimCluster::looked_at(const VmId& vm) const {
+  auto world = lock();
+  auto guest = running_guest(*world, vm);
+  return guest ? (*guest)->looked_at : MonotonicTime{0};
+}
+
 bool SimCluster::is_clone(const VmId& vm) const {
   auto world = lock();
   auto guest = running_guest(*world, vm);

@@ -207,6 +207,8 @@ class SimCluster {
   std::optional<Seconds> guest_progress(const VmId& vm) const;
   /// Is the guest booted and answering on the network now?
   bool guest_alive(const VmId& vm) const;
+  /// When its guest was last asked how its program does; 0: never.
+  MonotonicTime looked_at(const VmId& vm) const;
   /// Did that VM's guest start as a clone?
   bool is_clone(const VmId& vm) const;
   /// The end of the next thing that is going on by itself; nothing if all is quiet.

@@ -151,6 +151,7 @@ Result<RunStatus> SimGuests::run_status(const GuestAddress& address, const Guest
   Locked world = cluster_.lock();
   auto guest = call(*world, address);
   if (!guest) return guest.error();
+  (*guest)->looked_at = world->now;
   auto run = find_run(*world, program);
   if (run) return status_of(*world, **run);
   if (run.error().code == Code::NotFound) return RunStatus{};

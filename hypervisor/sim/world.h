@@ -66,6 +66,7 @@ struct Guest {
   int kernel_faults = 0;
   std::string first_fault;
   WallTime clock_set{0};
+  Time looked_at{0};
   struct Stop {
     Time from{0};
     Time to{0};

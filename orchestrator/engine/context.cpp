@@ -1,5 +1,6 @@
 #include "orchestrator/engine/context.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "orchestrator/engine/task.h"
@@ -40,6 +41,18 @@ void Inbox::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   messages_.clear();
+}
+
+void Context::spare(const VmId& vm, std::chrono::nanoseconds length) {
+  const MonotonicTime now = ports.clock.now();
+  std::erase_if(spared, [now](const auto& one) { return one.second <= now; });
+  spared[vm] = now + length;
+}
+
+std::chrono::nanoseconds Context::spared_for(const VmId& vm) const {
+  const auto found = spared.find(vm);
+  if (found == spared.end()) return MonotonicTime{0};
+  return std::max(found->second - ports.clock.now(), MonotonicTime{0});
 }
 
 void Context::changed() {

@@ -49,6 +49,8 @@ struct Context {
   std::map<OperationId, std::shared_ptr<Task>> tasks{};
   /// When the last operation on a VM ended; a host's list from before says nothing about that VM.
   std::map<VmId, MonotonicTime> settled{};
+  /// Guests whose answers would come out of their program's time just now, and until when.
+  std::map<VmId, MonotonicTime> spared{};
   std::mutex change_mutex{};
   std::function<void()> on_change{};
   std::shared_ptr<LinkMeter> links{};
@@ -61,6 +63,10 @@ struct Context {
   void after(std::chrono::nanoseconds delay, std::function<void()> what) {
     timers.emplace(ports.clock.now() + delay, std::move(what));
   }
+  /// Nothing that can wait is asked of its guest for so long.
+  void spare(const VmId& vm, std::chrono::nanoseconds length);
+  /// How long its guest is to be spared; 0: it may be asked.
+  std::chrono::nanoseconds spared_for(const VmId& vm) const;
   void changed();
   /// Starts a task for a committed operation that has none.
   void adopt(const Operation& operation, bool recovered);

@@ -201,6 +201,8 @@ class JobRun final : public Task {
   void poll() {
     // A guest that is gone is not asked: that would take its time.
     if (a_vm_died_early()) return;
+    const auto spared = context_.spared_for(guest_.vm);
+    if (spared.count() > 0) return again(spared);
     const std::string directory = settings().jobs_directory;
     call<Polled>(
         lane(),

@@ -78,6 +78,8 @@ class VmMigrate final : public Task {
   std::string how_switched() const;
   void poll();
   void polled(Result<OutgoingStatus> status);
+  void watch_closely(bool closely);
+  void spare_guest();
   void ask_again();
   void switch_by_post_copy();
   void watch_limits(const OutgoingStatus& status);
@@ -164,6 +166,7 @@ class VmMigrate final : public Task {
   static Outcome outcome_of(const Error& error) {
     return error.code == Code::Cancelled ? Outcome::Cancelled : Outcome::Failed;
   }
+  bool is_emulated() const { return forecast_ && forecast_->profile.emulated; }
   bool may_post_copy() const {
     const Strategy strategy = migration_.sending.strategy;
     return strategy == Strategy::PostCopy || strategy == Strategy::Hybrid ||
@@ -181,12 +184,13 @@ class VmMigrate final : public Task {
     bool paused = false;     // the source's copy was seen paused
     bool shared = false;     // others left its source, or came to its destination, meanwhile
     bool holds = false;      // the source was told to hold its switch
-    bool overran = false;    // that it went beyond its forecast was said
-    std::optional<Seconds> out_of_time;       // when it was stopped, as it had not ended in time
-    std::optional<MonotonicTime> held_since;  // it could switch
-    double best = 0;                          // the progress that was told, which does not go back
-    Microseconds sent_for{0};                 // as the source told last
-    WallTime paused_at{0};  // as the source told; 0: not seen, or before a restart
+    std::optional<MonotonicTime> spared_since;  // nobody asks its guest
+    bool overran = false;                       // that it went beyond its forecast was said
+    std::optional<Seconds> out_of_time;         // when it was stopped, as it had not ended in time
+    std::optional<MonotonicTime> held_since;    // it could switch
+    double best = 0;           // the progress that was told, which does not go back
+    Microseconds sent_for{0};  // as the source told last
+    WallTime paused_at{0};     // as the source told; 0: not seen, or before a restart
     int looks = 0;
     std::optional<MonotonicTime> silent_since;
     std::optional<MonotonicTime> looking_since;

@@ -28,6 +28,7 @@ void VmMigrate::commit_destination(Event event, const std::string& detail) {
   vm_ = row;
   // It stood still for as long as it did; what its guest answers now its program waits for.
   if (probe_) probe_->watch_closely(false);
+  if (is_emulated()) context_.spare(vm_.id, kSettle);
   // Nothing crosses the link any more: while its guest is waited for, the next one may go.
   context_.slots->leave(operation().id);
   complete();
@@ -85,8 +86,7 @@ void VmMigrate::arrived(const ArrivalReport& report) {
     migration_.announce_delay = report.announced_at - report.resumed_at;
   }
   console_ = report.seen.console_first_fault;
-  const bool emulated = forecast_ && forecast_->profile.emulated;
-  if (!emulated) return verify("");
+  if (!is_emulated()) return verify("");
   after(kSettle, [this] { verify(""); });
 }
 

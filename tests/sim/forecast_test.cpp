@@ -97,6 +97,50 @@ TEST_F(ForecastTest, AnEmulatedGuestIsAskedHowItIsWhenItsEmulatorHasSettled) {
   EXPECT_LT(later, seconds{2});
 }
 
+// What the guest answers then comes out of its program's time.
+TEST_F(ForecastTest, TheJobOfAnEmulatedGuestIsLookedAtWhenItsEmulatorHasSettled) {
+  world.cluster.set_vm_model({.emulated = true});
+  engine::PoolCreateRequest pool;
+  pool.id = PoolId{"slow"};
+  pool.size = 1;
+  ASSERT_EQ(must_end(world.engine().submit(pool)).outcome, Outcome::Succeeded);
+  const auto next_look = [this](const char* pool_id) {
+    const VmId id{std::string(pool_id) + "-0"};
+    engine::JobSubmitRequest job;
+    job.pool = PoolId{pool_id};
+    job.command = {"/opt/solver", "--sim-work=600"};
+    EXPECT_TRUE(world.engine().submit(job));
+    world.play(seconds{5});
+    engine::MigrateRequest move;
+    move.vm = id;
+    move.policy.bandwidth_limit = BytesPerSecond{20e6};
+    const auto from = world.cluster.running_on(id);
+    int looks = 0;
+    MonotonicTime last = world.cluster.looked_at(id);
+    std::optional<MonotonicTime> switched;
+    std::optional<MonotonicTime> next;
+    world.on_step([&] {
+      const auto where = world.cluster.running_on(id);
+      if (where && where != from && !switched) switched = world.clock.now();
+      const auto look = world.cluster.looked_at(id);
+      if (look == last || look == MonotonicTime{0}) return;
+      last = look;
+      if (!switched) ++looks;
+      if (switched && !next) next = look;
+    });
+    EXPECT_EQ(must_end(world.engine().submit(move)).outcome, Outcome::Succeeded);
+    world.play(seconds{3});
+    world.on_step({});
+    EXPECT_GT(looks, 5) << "it is sent for 10 s";
+    EXPECT_TRUE(switched && next);
+    return switched && next ? Seconds{*next - *switched} : Seconds{0};
+  };
+  EXPECT_LT(next_look("demo"), Seconds{0.6});
+  const Seconds later = next_look("slow");
+  EXPECT_GE(later, Seconds{1});
+  EXPECT_LT(later, Seconds{2});
+}
+
 TEST_F(ForecastTest, ADryRunIsStoredAndMovesNothing) {
   const HostId before = *vm_row().host;
   const Operation ended = dry_run();
