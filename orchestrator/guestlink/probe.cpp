@@ -26,9 +26,11 @@ constexpr std::size_t kMostSamples = 120'000;
 constexpr std::size_t kMostUnanswered = 20'000;
 // How long report(true) may have to wait for the thread, whatever the period.
 constexpr MonotonicTime kLongestWait = Milliseconds{20};
-// Each echo costs an emulated guest some 2 ms of its CPU: 200 a second took two fifths of it.
-constexpr int kFar = 20;   // periods between two samples
-constexpr int kClose = 4;  // when the guest is about to stand still
+// Each echo costs an emulated guest 0.7 to 2 ms of its CPU: 200 a second took two fifths of it, and
+// ten a second still 3% of a guest that has a quarter of a core.
+constexpr int kSeldom = 200;  // periods between two samples
+constexpr int kClose = 4;     // when the guest is about to stand still
+constexpr int kFar = 20;      // from then on
 // A guest that takes long to answer has little CPU time: so many round trips between two samples
 // leave it to its program. One that had a tenth of a core, and was asked 200 times a second since
 // no answer was in time, did a third less while it moved and stood for seconds after it.
@@ -59,12 +61,18 @@ class UdpProbe final : public GuestProbe {
       : socket_(std::move(socket)), period_(period), clock_(clock), thread_([this] { sample(); }) {}
   ~UdpProbe() override { end(); }
 
-  void watch_closely(bool closely) override { closely_.store(closely); }
+  void watch_closely(bool closely) override {
+    closely_.store(closely);
+    if (closely) was_close_.store(true);
+  }
 
   ProbeReport report(bool stop) override {
     if (stop) end();
     const std::lock_guard lock(mutex_);
-    return evaluate(samples_, sent_, period_);
+    std::vector<MonotonicTime> unanswered;
+    unanswered.reserve(waiting_.size());
+    for (const auto& [number, sent] : waiting_) unanswered.push_back(sent);
+    return evaluate(samples_, unanswered, sent_, period_);
   }
 
  private:
@@ -102,7 +110,10 @@ class UdpProbe final : public GuestProbe {
       return std::max(
           {std::min(silence / kPartOfSilence, kInSilence), MonotonicTime{period_}, usual_});
     }
-    const int periods = answered_ < kSteady ? 1 : closely_.load() ? kClose : kFar;
+    const int periods = answered_ < kSteady ? 1
+                        : closely_.load()   ? kClose
+                        : was_close_.load() ? kFar
+                                            : kSeldom;
     return std::max(periods * MonotonicTime{period_}, kRest * usual_);
   }
 
@@ -163,6 +174,7 @@ class UdpProbe final : public GuestProbe {
   int answered_ = 0;
   int sent_ = 0;
   std::atomic<bool> closely_{false};
+  std::atomic<bool> was_close_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // last: it uses all of the above
 };

@@ -220,6 +220,25 @@ TEST_F(GuestLinkFaultTest, AGuestThatIsSlowToAnswerIsAskedSeldom) {
   EXPECT_LE((*probe)->report(true).sent - before.sent, 5 + 2 * periods);
 }
 
+TEST_F(GuestLinkFaultTest, AGuestIsAskedSeldomUntilItsSwitchIsNear) {
+  constexpr Microseconds kPeriod{2'000};
+  SeldomEcho guest(Milliseconds{1});
+  auto probe = link(guest.port())->start_probe(guest_, kPeriod);
+  ASSERT_TRUE(probe) << probe.error().text();
+  const auto answered = [&probe] { return (*probe)->report(false).answered; };
+  while (answered() < 20) clock_.sleep_for(Milliseconds{1});
+  const auto before = (*probe)->report(false);
+  MonotonicTime begun = clock_.now();
+  clock_.sleep_for(250 * kPeriod);
+  const int sent = (*probe)->report(false).sent - before.sent;
+  EXPECT_LE(sent, 1 + (clock_.now() - begun) / (200 * kPeriod));
+  (*probe)->watch_closely(true);
+  begun = clock_.now();
+  while (answered() < before.answered + 22) clock_.sleep_for(Milliseconds{1});
+  // Every 4 periods or 5 round trips; seldom, that would be 4,000 periods.
+  EXPECT_LT(clock_.now() - begun, 2'000 * kPeriod);
+}
+
 TEST_F(GuestLinkFaultTest, APeriodThatMakesNoSenseIsRefused) {
   for (const Microseconds period : {Microseconds{0}, Microseconds{-5}, Microseconds{60'000'000}}) {
     const auto probe = link(1)->start_probe(guest_, period);

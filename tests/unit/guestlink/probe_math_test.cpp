@@ -21,7 +21,7 @@ void add(std::vector<Sample>& samples, int count, Microseconds begin, Microsecon
 }
 
 TEST(ProbeMathTest, NothingSeenSaysNothing) {
-  const auto report = evaluate({}, 12, kPeriod);
+  const auto report = evaluate({}, {}, 12, kPeriod);
   EXPECT_EQ(report.sent, 12);
   EXPECT_EQ(report.answered, 0);
   EXPECT_EQ(report.longest_silence, Microseconds{0});
@@ -31,7 +31,7 @@ TEST(ProbeMathTest, NothingSeenSaysNothing) {
 TEST(ProbeMathTest, OneAnswerHasNoElapsedTime) {
   std::vector<Sample> samples;
   add(samples, 1, Microseconds{0}, Microseconds{0});
-  const auto report = evaluate(samples, 1, kPeriod);
+  const auto report = evaluate(samples, {}, 1, kPeriod);
   EXPECT_EQ(report.answered, 1);
   EXPECT_FALSE(report.clock_lost);
 }
@@ -39,7 +39,7 @@ TEST(ProbeMathTest, OneAnswerHasNoElapsedTime) {
 TEST(ProbeMathTest, ASteadyGuestIsSilentForOnePeriodAndLosesNothing) {
   std::vector<Sample> samples;
   add(samples, 400, Microseconds{0}, Microseconds{0});
-  const auto report = evaluate(samples, 400, kPeriod);
+  const auto report = evaluate(samples, {}, 400, kPeriod);
   EXPECT_EQ(report.longest_silence, kPeriod);
   EXPECT_EQ(report.clock_lost, Microseconds{0});
 }
@@ -49,12 +49,43 @@ TEST(ProbeMathTest, APauseIsSeenByPeersAndMissedByTheGuest) {
   std::vector<Sample> samples;
   add(samples, 100, Microseconds{0}, Microseconds{0});
   add(samples, 100, 99 * kPeriod + Microseconds{400'000}, Microseconds{350'000});
-  const auto report = evaluate(samples, 280, kPeriod);
+  std::vector<MonotonicTime> lost;
+  for (int i = 1; i < 80; ++i) lost.emplace_back((99 + i) * kPeriod);
+  const auto report = evaluate(samples, lost, 280, kPeriod);
   EXPECT_EQ(report.sent, 280);
   EXPECT_EQ(report.answered, 200);
   EXPECT_EQ(report.longest_silence, Microseconds{400'000});
   EXPECT_EQ(report.silence_began, samples[99].received_wall);
   EXPECT_EQ(report.clock_lost, Microseconds{350'000});
+}
+
+TEST(ProbeMathTest, WhoIsNotAskedIsNotSilent) {
+  std::vector<Sample> samples;
+  for (int i = 0; i < 10; ++i) add(samples, 1, i * 200 * kPeriod, Microseconds{0});
+  // Four periods before it was asked it may have fallen silent; it answers in 200 us.
+  EXPECT_EQ(evaluate(samples, {}, 10, kPeriod).longest_silence, 4 * kPeriod + Microseconds{200});
+  // One that was lost tells where a silence began.
+  const MonotonicTime lost = 5 * 200 * kPeriod + Microseconds{300'000};
+  const auto report = evaluate(samples, {lost}, 11, kPeriod);
+  EXPECT_EQ(report.longest_silence, Microseconds{700'200} + 4 * kPeriod);
+  EXPECT_EQ(report.silence_began, WallTime{1'000'000} + 5 * 200 * kPeriod + Microseconds{280'000});
+}
+
+TEST(ProbeMathTest, AnAnswerThatWaitedForTheVmTellsWhenItWasAsked) {
+  // Every 20 ms; it stood still from 10 ms after the 50th on, for 100 ms, and answered then all
+  // that waited.
+  std::vector<Sample> samples;
+  for (int i = 0; i < 50; ++i) add(samples, 1, i * 4 * kPeriod, Microseconds{0});
+  const Microseconds over = 49 * 4 * kPeriod + Microseconds{110'000};
+  for (int i = 50; i < 55; ++i) {
+    add(samples, 1, i * 4 * kPeriod, Microseconds{100'000}, over - i * 4 * kPeriod);
+  }
+  for (int i = 0; i < 20; ++i) {
+    add(samples, 1, over + (i + 1) * 4 * kPeriod, Microseconds{100'000});
+  }
+  const auto report = evaluate(samples, {}, 75, kPeriod);
+  EXPECT_EQ(report.longest_silence, Microseconds{110'000 - 200});
+  EXPECT_EQ(report.clock_lost, Microseconds{100'000});
 }
 
 TEST(ProbeMathTest, SlowEchoesDoNotCountAsLostTime) {
@@ -70,7 +101,9 @@ TEST(ProbeMathTest, SlowEchoesDoNotCountAsLostTime) {
       if (i == quick_first || i == quick_last) continue;
       samples[i].received += Microseconds{1'000 + static_cast<std::int64_t>(rng.below(29'000))};
     }
-    const auto report = evaluate(samples, 80, kPeriod);
+    std::vector<MonotonicTime> lost;
+    for (int i = 40; i < 100; ++i) lost.emplace_back(i * kPeriod);
+    const auto report = evaluate(samples, lost, 140, kPeriod);
     ASSERT_TRUE(report.clock_lost);
     // Half of the quick ones' round trip of 200 us.
     EXPECT_NEAR(static_cast<double>(report.clock_lost->count()), 120'000, 100);
@@ -81,14 +114,14 @@ TEST(ProbeMathTest, AGuestThatSeemsToGainTimeLostNone) {
   std::vector<Sample> samples;
   add(samples, 10, Microseconds{0}, Microseconds{50});
   add(samples, 10, Microseconds{100'000}, Microseconds{0});
-  EXPECT_EQ(evaluate(samples, 20, kPeriod).clock_lost, Microseconds{0});
+  EXPECT_EQ(evaluate(samples, {}, 20, kPeriod).clock_lost, Microseconds{0});
 }
 
 TEST(ProbeMathTest, TheEndsDoNotOverlapInAShortSeries) {
   std::vector<Sample> samples;
   add(samples, 1, Microseconds{0}, Microseconds{0});
   add(samples, 1, Microseconds{90'000}, Microseconds{40'000});
-  EXPECT_EQ(evaluate(samples, 2, kPeriod).clock_lost, Microseconds{40'000});
+  EXPECT_EQ(evaluate(samples, {}, 2, kPeriod).clock_lost, Microseconds{40'000});
 }
 
 }  // namespace
