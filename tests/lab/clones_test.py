@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
@@ -85,6 +86,7 @@ class ClonesTest(unittest.TestCase):
             self.cluster.assert_clean(vm)
         self.scale(2)
 
+    @IN_FULL
     def test_a_checkpoint_of_clones_does_not_wait_for_its_files(self) -> None:
         self.scale(4)
         job = MigTest(self.cluster, POOL, Shape(ranks=4, iterations=80))

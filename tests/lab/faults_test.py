@@ -18,6 +18,7 @@ import unittest
 from typing import Iterator
 
 from lib.cluster import ROOT, Cluster, Json, kill
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import holds_for, wait_until
 
@@ -290,6 +291,7 @@ class FaultTest(unittest.TestCase):
         for vm in self.vms:
             self.cluster.assert_runs_once(vm)
 
+    @IN_FULL
     def test_a_pool_without_an_nfs_server(self) -> None:
         before = self.seen()
         self.cluster.lab("nfs", "stop")

@@ -8,6 +8,7 @@ import json
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import holds_for, wait_until
 
@@ -121,6 +122,7 @@ class LayoutTest(unittest.TestCase):
     def rounds(self) -> list[Json]:
         return self.cluster.items("operations?kind=cluster.rebalance&limit=500")
 
+    @IN_FULL
     def test_the_vms_of_a_crowded_host_are_evened_out_by_themselves(self) -> None:
         for vm in self.vms:
             if self.cluster.host_of(vm) != self.home:

@@ -9,7 +9,7 @@ import signal
 import unittest
 
 from lib.cluster import Cluster, Json
-from lib.extent import FULL
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.processes import QEMU, WATCHDOG, Doubles, end_at_once, has_ended, of_lab
 from lib.waiting import holds_for, wait_until
@@ -22,10 +22,6 @@ LONG = Shape(ranks=3, iterations=200)
 # And when it has come back, been saved again and moved.
 LONGER = Shape(ranks=3, iterations=420)
 CHECKPOINTS = {"checkpoint_every_s": 8, "checkpoints_kept": 2}
-
-
-#: Minutes each, of what the others and the simulator show as well.
-IN_FULL = unittest.skipUnless(FULL, "with tests/lab/run --full")
 
 
 class RecoveryTest(unittest.TestCase):

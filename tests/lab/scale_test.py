@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 
@@ -109,6 +110,7 @@ class ScaleTest(unittest.TestCase):
         self.cluster.finish(operation)
         self.assert_size(4)
 
+    @IN_FULL
     def test_it_follows_the_queue_of_its_jobs(self) -> None:
         self.cluster.mare("pool", "autoscale", POOL, "--source", "queue", "--target", "1", "--max", "3", "--down-window", "5s")
         job = MigTest(self.cluster, POOL, Shape(ranks=3, iterations=20))

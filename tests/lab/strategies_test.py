@@ -7,7 +7,7 @@ import time
 import unittest
 
 from lib.cluster import Cluster, Json
-from lib.extent import FULL
+from lib.extent import FULL, IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.sockets import BULK, USUAL, connections
 from lib.waiting import wait_until
@@ -99,6 +99,7 @@ class StrategiesTest(unittest.TestCase):
         job.assert_right()
         self.cluster.assert_clean(vm)
 
+    @IN_FULL
     def test_a_move_through_a_file_is_cancelled_while_it_is_written(self) -> None:
         job, vm, source, operation = self.begin_slow("checkpoint-restart")
         self.wait_state(operation, "Saving")
@@ -201,6 +202,7 @@ class StrategiesTest(unittest.TestCase):
             return sends == [USUAL, BULK] and asks == [True, True]
         wait_until(is_so, f"the two connections of {vm} are told apart", patience_s=5)
 
+    @IN_FULL
     def test_a_vm_in_post_copy_waits_for_a_cable_that_is_out(self) -> None:
         job, vm, source, operation = self.begin_slow("post-copy")
         self.wait_state(operation, "PostCopying")
