@@ -202,7 +202,7 @@ class JobRun final : public Task {
     // A guest that is gone is not asked: that would take its time.
     if (a_vm_died_early()) return;
     const auto spared = context_.spared_for(guest_.vm);
-    if (spared.count() > 0) return again(spared);
+    if (spared.count() > 0) return after(spared, [this] { poll(); });
     const std::string directory = settings().jobs_directory;
     call<Polled>(
         lane(),

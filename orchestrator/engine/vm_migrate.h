@@ -184,14 +184,14 @@ class VmMigrate final : public Task {
     bool paused = false;     // the source's copy was seen paused
     bool shared = false;     // others left its source, or came to its destination, meanwhile
     bool holds = false;      // the source was told to hold its switch
-    std::optional<MonotonicTime> spared_since;  // nobody asks its guest
-    bool overran = false;                       // that it went beyond its forecast was said
-    std::optional<Seconds> out_of_time;         // when it was stopped, as it had not ended in time
-    std::optional<MonotonicTime> held_since;    // it could switch
-    double best = 0;           // the progress that was told, which does not go back
-    Microseconds sent_for{0};  // as the source told last
-    WallTime paused_at{0};     // as the source told; 0: not seen, or before a restart
+    bool overran = false;    // that it went beyond its forecast was said
+    std::optional<Seconds> out_of_time;       // when it was stopped, as it had not ended in time
+    std::optional<MonotonicTime> held_since;  // it could switch
+    double best = 0;                          // the progress that was told, which does not go back
+    Microseconds sent_for{0};                 // as the source told last
+    WallTime paused_at{0};  // as the source told; 0: not seen, or before a restart
     int looks = 0;
+    std::optional<MonotonicTime> spared_since;
     std::optional<MonotonicTime> silent_since;
     std::optional<MonotonicTime> looking_since;
   };

@@ -32,8 +32,11 @@ class ForecastTest : public testing::Test {
   void SetUp() override {
     world.start_mared();
     for (const char* name : {"h1", "h2"}) ASSERT_TRUE(world.add_host(name));
+    create_pool("demo");
+  }
+  void create_pool(const char* name) {
     engine::PoolCreateRequest request;
-    request.id = PoolId{"demo"};
+    request.id = PoolId{name};
     request.size = 1;
     ASSERT_EQ(must_end(world.engine().submit(request)).outcome, Outcome::Succeeded);
   }
@@ -80,10 +83,7 @@ class ForecastTest : public testing::Test {
 
 TEST_F(ForecastTest, AnEmulatedGuestIsAskedHowItIsWhenItsEmulatorHasSettled) {
   world.cluster.set_vm_model({.emulated = true});
-  engine::PoolCreateRequest pool;
-  pool.id = PoolId{"slow"};
-  pool.size = 1;
-  ASSERT_EQ(must_end(world.engine().submit(pool)).outcome, Outcome::Succeeded);
+  create_pool("slow");
   const auto asked_after = [this](const char* name) {
     engine::MigrateRequest move;
     move.vm = VmId{name};
@@ -100,10 +100,7 @@ TEST_F(ForecastTest, AnEmulatedGuestIsAskedHowItIsWhenItsEmulatorHasSettled) {
 // What the guest answers then comes out of its program's time.
 TEST_F(ForecastTest, TheJobOfAnEmulatedGuestIsLookedAtWhenItsEmulatorHasSettled) {
   world.cluster.set_vm_model({.emulated = true});
-  engine::PoolCreateRequest pool;
-  pool.id = PoolId{"slow"};
-  pool.size = 1;
-  ASSERT_EQ(must_end(world.engine().submit(pool)).outcome, Outcome::Succeeded);
+  create_pool("slow");
   const auto next_look = [this](const char* pool_id) {
     const VmId id{std::string(pool_id) + "-0"};
     engine::JobSubmitRequest job;
