@@ -192,6 +192,8 @@ TEST_F(GuestdTest, ARestartedDaemonIsFoundAgainByTheSameLink) {
 TEST_F(GuestdTest, TheProbeSeesAStopAsSilence) {
   auto probe = link_->start_probe(guest_, Microseconds{2'000});
   ASSERT_TRUE(probe) << probe.error().text();
+  // As near a switch: else it would be asked too seldom to be seen silent.
+  (*probe)->watch_closely(true);
   const auto answered = [&] { return (*probe)->report(false).answered; };
   const auto wait_for_answers = [&](int count) {
     const MonotonicTime deadline = clock_.now() + std::chrono::seconds{60};
