@@ -67,6 +67,7 @@ class ClonesTest(unittest.TestCase):
             self.cluster.assert_clean(f"{POOL}-{index}")
         self.scale(2)
 
+    @IN_FULL
     def test_clones_that_move_keep_their_memory(self) -> None:
         """Each is sent from its first memory, the template's, and once more from its own."""
         self.scale(4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 
 from lib.cluster import Cluster
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 
 POOL = "moment"
@@ -41,6 +42,7 @@ class MomentTest(unittest.TestCase):
         job.assert_right()
         self.cluster.assert_clean(vm)
 
+    @IN_FULL
     def test_a_program_that_announces_none_is_moved_at_once_and_it_is_said(self) -> None:
         job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=300))
         job.wait_for_iterations(5)

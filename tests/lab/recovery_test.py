@@ -76,6 +76,7 @@ class RecoveryTest(unittest.TestCase):
             self.assertLessEqual(last_stop, min(part["resumed"] for part in one["parts"]), one)
         self.assert_back(job, restarts=0)
 
+    @IN_FULL
     def test_a_checkpoint_at_a_safe_point_and_the_way_back(self) -> None:
         job = self.submitted(IN_STEP, safe_points=True, safe_point_wait_s=10)
         # The first may come before the program has called MPI_Init.
@@ -159,6 +160,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
 
+    @IN_FULL
     def test_a_host_that_fails_sooner_than_its_vms_can_leave(self) -> None:
         """Nobody had asked for checkpoints of this job: it is saved because of the warning."""
         job = MigTest(self.cluster, POOL, LONG)

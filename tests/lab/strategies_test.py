@@ -248,6 +248,7 @@ class StrategiesTest(unittest.TestCase):
         self.cluster.mare("vm", "start", vm, "--wait")
         self.cluster.assert_runs_once(vm)
 
+    @IN_FULL
     def test_a_link_cut_in_pre_copy_leaves_the_vm_at_its_source(self) -> None:
         job, vm, source, operation = self.begin_slow("pre-copy")
         self.wait_state(operation, "PreCopying")
@@ -279,6 +280,7 @@ class SweepTest(unittest.TestCase):
         self.cluster.finish(operation)
         return self.cluster.get(f"forecasts/{operation['id']}")
 
+    @IN_FULL
     def test_it_is_switched_by_where_it_is(self) -> None:
         command = ["writer", "--pattern", "sweep", "--size-mib", "112", "--rate-mib", "32", "--seconds", "1000", "--until", "enough"]
         job = self.cluster.submit("POST", "jobs", {"pool": self.POOL, "command": command, "ranks": 1})["target"]
