@@ -96,22 +96,21 @@ struct HypervisorCosts {
   double read_bytes = 2.8e6;
   double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
   double restore_s = 0.3;  // starting a VM from a file, beside reading it
-  // Of a guest's progress while pages are sent: first writes after each look at the log, and the
-  // mover's share of the CPUs. An emulated CPU finds each first write by itself, and its caches of
-  // addresses are emptied at each look. Of guests of a quarter of a core, moves of 9 to 20 s over
-  // 100 Mbit/s took 0.03 (rate-controlled) to 0.09 (hybrid) beyond what follows the switch.
+  // Of a guest's progress while pages are sent: the mover's share of the CPUs, and what the log
+  // takes of one that is not emulated.
   double pre_copy_slowdown = 0.02;
-  double emulated_slowdown = 0.07;
   // CPU time that an emulated CPU takes then for the same work, by what it took before: 0.083 of a
   // CPU became 0.11, 0.14 became 0.19. A throttled one feels that.
   double emulated_inflation = 1.3;
-  // Of that, the first write to a page after each look; by hand, so that it fits two programs: at
-  // 99% a sort wrote 2 to 3.4 MB in a second, MigTest 5 of a burst of 25 in two.
+  // Of that, the first write to a page after each look, which an emulated CPU finds by itself; by
+  // hand, so that it fits two programs: at 99% a sort wrote 2 to 3.4 MB in a second, MigTest 5 of a
+  // burst of 25 in two. With it and the warm-up below 10 live moves over 100 Mbit/s are said to
+  // cost 0.15 s less than they did in the median, 20 over 1 Gbit/s 0.05 s more.
   double emulated_first_write_s = 4e-6;
-  // CPU time that the destination's emulator takes to translate the guest's code anew. Jobs of one
-  // rank on a quarter of a core lost 0.45 s beyond the downtime of a pre-copy over 1 Gbit/s and
-  // 0.53 beyond that of a stop (medians of 8 each), those of three and four ranks 0.2 and 0.3 s.
-  double emulated_warm_up_s = 0.12;
+  // CPU time that the destination's emulator takes to translate the guest's code anew. Jobs of
+  // guests with a quarter of a core lost 0.4 to 1.0 s beyond the downtime of 20 live moves over 1
+  // Gbit/s, those with 0.95 of one 0.0 to 0.2 s when they were moved by hand.
+  double emulated_warm_up_s = 0.16;
 };
 
 struct ReplayInput {
@@ -176,10 +175,11 @@ struct Replay {
   double total_time_s = 0;
   double sent_bytes = 0;  // on the wire
   double downtime_s = 0;
-  double live_s = 0;     // pre-copy rounds
-  double crowded = 0;    // share of a guest's CPU time that the mover takes in them
-  double held_s = 0;     // progress that throttling took
-  double faulted_s = 0;  // progress that missing pages took
+  double live_s = 0;          // pre-copy rounds
+  double crowded = 0;         // share of a guest's CPU time that the mover takes in them
+  double held_s = 0;          // progress that throttling took
+  double first_writes_s = 0;  // CPU time of an emulated guest that the log took in them
+  double faulted_s = 0;       // progress that missing pages took
   std::vector<ReplayRound> rounds;
 };
 

@@ -337,6 +337,10 @@ void Rounds::look() {
   if (in_.low != nullptr) {
     unsure_ = std::max(0.0, curve_.bytes(since_look_) - in_.low->bytes(since_look_)) / kTwoSided95;
   }
+  // A throttled one's are in what it is held back by.
+  if (in_.emulated && !(throttle_ > 0)) {
+    out_.first_writes_s += costs_.emulated_first_write_s * written / costs_.page_bytes;
+  }
   const double seen = curve_.bytes(window_);
   const double cold_again = written * std::min(1.0, cold_ / std::max(1.0, in_.total_bytes));
   // A round in which less was written than usual writes less of what is left again.

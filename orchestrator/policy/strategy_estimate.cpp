@@ -77,16 +77,24 @@ double still_gain(const ForecastInput& input) {
   return 1 + tightness_of(input) * std::max(0.0, gain - 1);
 }
 
+/// Of the time that the guest may compute it does.
+double busy_share(const Situation& situation) {
+  return std::min(1.0, situation.middle.share() / most_share(situation.input));
+}
+
 /// Of the guest's progress, by pages being sent. One that computes half of the time that it may
 /// loses half of what is taken from it, and makes up for half of that in the rest. (Added times of
 /// three runs with a quarter of a core are off by 0.11 to 0.13 s in the median so, and by 0.14 to
 /// 0.16 without the second half.)
 double slowdown_of(const Situation& situation, double crowded) {
-  const MemoryProfile& profile = situation.input.profile;
-  const double busy = std::min(1.0, situation.middle.share() / most_share(situation.input));
-  const double own =
-      profile.emulated ? situation.costs.emulated_slowdown : situation.costs.pre_copy_slowdown;
-  return busy * busy * std::min(1.0, own + crowded);
+  const double busy = busy_share(situation);
+  return busy * busy * std::min(1.0, situation.costs.pre_copy_slowdown + crowded);
+}
+
+/// What the log takes of an emulated guest, s. All of it is taken while it computes, and it makes
+/// up for a part in the rest.
+double logged(const Situation& situation, const Replay& replay) {
+  return busy_share(situation) * replay.first_writes_s / most_share(situation.input);
 }
 
 ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
@@ -534,7 +542,8 @@ double added_job_time(const Situation& situation, const Replay& replay) {
                           ? situation.costs.emulated_warm_up_s /
                                 (most_share(situation.input) * situation.input.destination_speed)
                           : 0;
-  return tightness * (replay.downtime_s + slowed + replay.held_s + replay.faulted_s + cold);
+  return tightness * (replay.downtime_s + slowed + logged(situation, replay) + replay.held_s +
+                      replay.faulted_s + cold);
 }
 
 StrategyEstimate estimate(const Situation& situation, Strategy strategy) {

@@ -231,6 +231,22 @@ TEST(Forecast, ABusyHostBeginsLater) {
   EXPECT_NEAR(takes(2) - takes(1), 0, 1e-9) << "no more was ever seen";
 }
 
+TEST(Forecast, AnEmulatedGuestWarmsUpAndItsFirstWritesTakeLonger) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  const StrategyEstimate real = estimate(Situation(in, HypervisorCosts{}), Strategy::PreCopy);
+  in.profile.emulated = true;
+  const StrategyEstimate emulated = estimate(Situation(in, HypervisorCosts{}), Strategy::PreCopy);
+  const double written = emulated.replay.first_writes_s;
+  EXPECT_GT(written, 0);
+  EXPECT_NEAR(emulated.forecast.added_job_time_s.value,
+              real.forecast.added_job_time_s.value + 0.16 + written, 1e-9);
+  // With half of a core all of that takes it twice as long.
+  in.profile.cpu_quota = 0.5;
+  const StrategyEstimate capped = estimate(Situation(in, HypervisorCosts{}), Strategy::PreCopy);
+  EXPECT_NEAR(capped.forecast.added_job_time_s.value,
+              real.forecast.added_job_time_s.value + 2 * (0.16 + written), 1e-9);
+}
+
 TEST(Forecast, ASmallWriterIsMovedAlive) {
   const Verdict out = forecast(input(1 * kMega, 4 * kMega));
   ASSERT_EQ(out.strategies.size(), static_cast<std::size_t>(kStrategies));

@@ -64,6 +64,19 @@ TEST(Replay, ARoundThatHappensToLeaveLessEndsWhatHangsJustAboveTheLimit) {
   EXPECT_FALSE(replay(endless).converges);
 }
 
+TEST(Replay, OfAnEmulatedCpuTheLogTakesTheFirstWritesAfterEachLook) {
+  const DirtyCurve curve = writer(100 * kMega, 3.3 * kMega, 200 * kMega);
+  const DirtyCurve less = writer(70 * kMega, 2.3 * kMega, 200 * kMega);
+  ReplayInput in = input(curve);
+  in.low = &less;
+  EXPECT_EQ(replay(in).first_writes_s, 0);
+  in.emulated = true;
+  const Replay out = replay(in);
+  EXPECT_EQ(out.rounds.size(), 13U);
+  // The last of them is the stop.
+  EXPECT_NEAR(out.first_writes_s, 12 * 3.3 * kMega / 4096 * 4e-6, 1e-9);
+}
+
 TEST(Replay, WhatIsLeftIsWrittenAgainLessOftenThanByChance) {
   // 2.2 MB are written in any tenth of a second, the same all the time, where 3 would do; what a
   // round leaves beside them makes them too many, unless it is among them.
