@@ -108,8 +108,8 @@ struct HypervisorCosts {
   // cost 0.15 s less than they did in the median, 20 over 1 Gbit/s 0.05 s more.
   double emulated_first_write_s = 4e-6;
   // CPU time that the destination's emulator takes to translate the guest's code anew. Jobs of
-  // guests with a quarter of a core lost 0.4 to 1.0 s beyond the downtime of 20 live moves over 1
-  // Gbit/s, those with 0.95 of one 0.0 to 0.2 s when they were moved by hand.
+  // guests with a quarter of a core lost 0.70 s beyond the downtime of 20 live moves over 1 Gbit/s
+  // in the median, those with 0.95 of one 0.0 to 0.2 s when they were moved by hand.
   double emulated_warm_up_s = 0.16;
 };
 
