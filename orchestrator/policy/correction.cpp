@@ -15,6 +15,9 @@ namespace {
 // Weight of what was known before, in moves.
 constexpr double kPriorMoves = 1.5;
 constexpr double kPriorSpreadMoves = 4;
+// What moves of all strategies tell of the deviations of one of them: how noisy the machine is.
+// Against them, those of the table count as so many moves.
+constexpr double kPriorNoiseMoves = 8;
 // The same against moves of one job: of 91 and 73 second moves in six runs of the bench, bytes
 // were off by 7.1% instead of 9.9 at the 95th percentile, added job time by 0.7% of the job's
 // length instead of 1.1. (Total time became worse by it, downtime neither.)
@@ -214,24 +217,46 @@ Nearness nearness(const PastMove& move, const Place& place) {
   return move.program == place.program ? kProgram : kHosts;
 }
 
-void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior) {
-  // In units of the prior's own width at that value: one number for small and large moves.
+/// The square of the scale of the prior's deviation by what forecasts were off by, in units of it,
+/// where `before` is what is known beside them and counts as so many.
+double scale_squared(const std::vector<double>& off, double before, double so_many) {
+  double squares = 0;
+  if (!off.empty()) {
+    std::vector<double> sizes;
+    for (const double one : off) sizes.push_back(std::abs(one));
+    // The middle is known only so well, and the interval has to hold outliers, too.
+    const double by_most = quantile(sizes, 0.9) / 1.645;
+    squares = std::pow(std::max(median(sizes) / kHalfWithin, by_most), 2);
+  }
+  const double n = static_cast<double>(off.size());
+  return (n * squares + before * so_many) / (n + so_many);
+}
+
+/// How much noisier this machine is than those by which the prior was found, squared, at least 1:
+/// by what the newest moves of all strategies were off from what was said of them.
+double noise_squared(const std::vector<PastMove>& past, Quantity quantity, const Prior& prior) {
+  std::vector<double> off;
+  for (auto move = past.rbegin(); move != past.rend() && off.size() < kMostMoves; ++move) {
+    const Estimate& said = estimate_of(move->forecast, quantity);
+    const auto actual = outcome_of(*move, quantity);
+    if (!move->forecast.converges || !actual || !std::isfinite(*actual)) continue;
+    if (weight_of(said, model_of(said), quantity) < kSure) continue;
+    off.push_back((*actual - said.value) / width_of(prior, said.value));
+  }
+  // A single one may have gone wrong for a reason of its own.
+  if (off.size() < kEnoughMoves) return 1;
+  return std::max(1.0, scale_squared(off, 1, kPriorNoiseMoves));
+}
+
+/// In units of the prior's own width at that value: one number for small and large moves.
+void spread(Correction& out, const std::vector<Pair>& pairs, const Prior& prior, double noise) {
   std::vector<double> residuals;
   for (const auto& pair : pairs) {
     const double offset = out.offset * width_of(prior, pair.model) / out.width;
     const double said = out.factor * pair.model + offset;
     residuals.push_back((pair.actual - said) / width_of(prior, said));
   }
-  double squares = 0;
-  if (!residuals.empty()) {
-    std::vector<double> sizes;
-    for (const double residual : residuals) sizes.push_back(std::abs(residual));
-    // The middle is known only so well, and the interval has to hold outliers, too.
-    const double by_most = quantile(sizes, 0.9) / 1.645;
-    squares = std::pow(std::max(median(sizes) / kHalfWithin, by_most), 2);
-  }
-  const double n = static_cast<double>(residuals.size());
-  const double scale = std::sqrt((n * squares + kPriorSpreadMoves) / (n + kPriorSpreadMoves));
+  const double scale = std::sqrt(scale_squared(residuals, noise, kPriorSpreadMoves));
   out.relative = prior.relative * scale;
   out.absolute = prior.absolute * scale;
 }
@@ -393,7 +418,7 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
                      : 0.0;
   }
   out.moves = static_cast<int>(pairs.size());
-  spread(out, nearest(sure_of(pairs), place), prior);
+  spread(out, nearest(sure_of(pairs), place), prior, noise_squared(past, quantity, prior));
   if (line) {
     const SetUp set_up = learn_set_up(past, place);
     out.set_up_s = (set_up.factor - 1) * place.usual_set_up_s;

@@ -68,7 +68,9 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place);
 /// was off by, whatever its hosts, and further with more of them. Offsets grow with the value as
 /// the prior's deviation does, so what a move over a slow link was off by is not added whole to one
 /// over a fast link; and a few moves are believed to be off by a few of those deviations only, one
-/// of another job by none. `model`: the model's value for the move to come.
+/// of another job by none. What is left is weighed against the prior's deviation, which is wider
+/// where forecasts of all strategies were off by more than it says (a noisy machine). `model`: the
+/// model's value for the move to come.
 Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity quantity,
                  double model);
 

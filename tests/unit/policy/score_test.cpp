@@ -79,5 +79,29 @@ TEST(Verdicts, AreCountedAlsoOfOneStrategy) {
   EXPECT_EQ(compressed.open, 0);
 }
 
+TEST(Score, ByHand) {
+  const auto move = [](double said, double low, double high, double actual) {
+    PastMove out;
+    out.forecast.total_time_s = {said, low, high, said};
+    out.total_time_s = actual;
+    return out;
+  };
+  std::vector<PastMove> moves{move(11, 9, 12, 10), move(10, 9.5, 10.5, 10), move(8, 7, 9, 10)};
+  moves[2].added_job_time_s = 1;
+  PastMove endless = move(1, 1, 1, 100);
+  endless.forecast.converges = false;
+  moves.push_back(endless);
+  const QuantityScore out = score(moves, Quantity::TotalTime);
+  EXPECT_EQ(out.moves, 3);
+  EXPECT_NEAR(out.median_error, 0.1, 1e-9);
+  EXPECT_NEAR(out.p95_off, 1.9, 1e-9);
+  EXPECT_NEAR(out.bias, 0, 1e-9);
+  EXPECT_NEAR(out.coverage, 2.0 / 3, 1e-9);
+  EXPECT_EQ(score(moves, Quantity::AddedJobTime).moves, 1);
+  EXPECT_EQ(score(moves).moves, 3);
+  EXPECT_EQ(score({}).moves, 0);
+  EXPECT_DOUBLE_EQ(score({}).coverage, 0);
+}
+
 }  // namespace
 }  // namespace mare::policy
