@@ -13,12 +13,12 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 import random
 import sys
 import time
 from typing import Any
 
+import calm
 from caps import Caps
 from fit import least_squares
 from lib.cluster import Cluster, Json
@@ -33,7 +33,6 @@ MEMORY_MIB = 192
 RATES = ("100mbit", "1gbit")
 GOODPUT = {"100mbit": 100e6 / 8 * 1448 / 1514, "1gbit": 1e9 / 8 * 1448 / 1514}
 PAGE = 4096
-LOAD_LIMIT = 6.0
 #: Of a core, for each guest: four of them leave the movers half of a machine with two cores.
 VCPU_SHARE = 0.25
 #: A scheduler moves a VM that has been where it is for a while: so long it is watched before each move.
@@ -85,7 +84,7 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str, aside
     wait_until(lambda: time.time() >= settled, "the program's own beat is left", period_s=0.01)
     wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
-    load, begun = os.getloadavg()[0], time.time()
+    machine, begun = calm.Watch(), time.time()
     guess = ExpectedDowntime(cluster, source, vm)
     with guess if strategy == "pre-copy" else contextlib.nullcontext():
         operation = cluster.submit("POST", f"vms/{vm}/migrations", {
@@ -99,7 +98,7 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str, aside
         "ended": ended["outcome"], "reason": ended["reason"], "converges": predicted["converges"], "end_unsure": predicted["end_unsure"],
         "forecast": {name: predicted[name] for name in QUANTITIES}, "job": running.id,
         "qemu_expects_s": guess.last_s, "probe_cost": predicted["whole"]["profile"]["cost_fraction"],
-        "load": max(load, os.getloadavg()[0])}
+        **machine.seen()}
     if ended["outcome"] != "succeeded":
         return row
     cluster.assert_runs_once(vm)
@@ -251,7 +250,7 @@ def tell(number: int, count: int, row: dict[str, Any]) -> None:
 
 
 def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
-    quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
+    quiet = [row for row in rows if calm.is_calm(row)]
     done = [row for row in quiet if "measured" in row]
     errors, covered = errors_of(done)
     judged = [row for row in quiet if row["strategy"] in ("pre-copy", "compressed", "rate-controlled")]
@@ -270,9 +269,9 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     downtime_ms = summary(downtime_beyond_ms(done)).get("p95")
     return {
         "setup": {"seed": options.seed, "memory_mib": MEMORY_MIB, "rates": RATES, "time_limit_s": TIME_LIMIT_S,
-                  "load_limit": LOAD_LIMIT, "watched_s": WATCHED_S,
+                  **calm.LIMITS, "watched_s": WATCHED_S,
                   "workloads": [one.name for one in WORKLOADS]},
-        "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
+        "results": {"moves": len(rows), **calm.dropped(rows), "ended": len(done),
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
                     "probe_cost": summary([row["probe_cost"] for row in quiet]),

@@ -10,7 +10,6 @@ stopped goes on where it was, with a mared that has to learn anew.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import statistics
 import sys
@@ -18,6 +17,7 @@ import threading
 import time
 from typing import Any
 
+import calm
 from by_hand import METHODS, SAVE_RESTORE, ByHand, Method, Move
 from caps import Caps
 from cost import SETTLE_S, Cost, added_job_time, starts_across
@@ -41,7 +41,6 @@ HALT_S = 0.3
 OURS = "mare"
 #: The VM stays where it is: what is "lost" then is what the measurement itself can't tell from nothing.
 NOTHING = "nothing"
-LOAD_LIMIT = 6.0
 #: The factorisation works for so much of each period: one that computes all the time goes as quick as the machine, which is slower
 #: by a third for seconds at times, and what a move takes would be lost in that.
 BUSY_PERCENT = 50
@@ -155,17 +154,23 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
     cluster.lab("rate", rate)
     settled = time.time() + (max(QUIET_S + 1, WATCHED_S[rate]) if method == OURS else QUIET_S + 1)
     wait_until(lambda: time.time() > settled, f"{job.id} has run for a while", period_s=0.5)
-    load = os.getloadavg()[0]
+    machine = calm.Watch()
     row: dict[str, Any] = {"rate": rate, "case": job.workload.name}
+
+    def lost_by(move: Move) -> float | None:
+        lost = job.lost_s(move)
+        row.update(machine.seen())  # not of the way back
+        return lost
+
     if method == NOTHING:
         move = stay(wire_s)
         row |= {"method": method, "total_time_s": move.ended - move.begun}
-        lost = job.lost_s(move)
+        lost = lost_by(move)
     elif method == HALT:
         cluster.kill_mared()
         move, halted_s = hand.halt(job.vm, home, HALT_S)
         row |= {"method": method, "downtime_s": halted_s, "total_time_s": move.ended - move.begun}
-        lost = job.lost_s(move)
+        lost = lost_by(move)
         cluster.start_mared()
     elif isinstance(method, str):
         with PageStalls(job.uuid) as stalls:
@@ -173,7 +178,7 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
         row |= {"stall_s": stalls.seconds}
         row |= {"method": method, "strategy": record["strategy"], "downtime_s": (record["downtime_ms"]["hypervisor"] or 0) / 1000,
                 "bytes": record["transferred_bytes"], "total_time_s": (record["total_time_ms"] or 0) / 1000}
-        lost = job.lost_s(move)
+        lost = lost_by(move)
         cluster.lab("rate", "1gbit")
         if move.done:
             cluster.migrate(job.vm, home, strategy="stop-and-copy")
@@ -182,14 +187,14 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
         with PageStalls(job.uuid) as stalls:
             move = hand.move(job.vm, home, away, method, PATIENCE * wire_s)
         row |= {"stall_s": stalls.seconds}
-        lost = job.lost_s(move)
+        lost = lost_by(move)
         hand.bring_back(job.vm, home)
         cluster.lab("rate", "1gbit")
         cluster.start_mared()
         row |= {"method": method.name, "total_time_s": move.ended - move.begun}
         if move.done and move.figures:
             row |= {"bytes": move.figures.sent_bytes, "downtime_s": move.figures.downtime_s, "libvirt_time_s": move.figures.total_time_s}
-    row |= {"done": move.done, "added_job_time_s": lost, "load": max(load, os.getloadavg()[0])}
+    row |= {"done": move.done, "added_job_time_s": lost}
     wait_until(lambda: cluster.get(f"vms/{job.vm}")["state"] == "running", f"{job.vm} runs for Maré, too")
     return row
 
@@ -304,7 +309,7 @@ def ratios(rows: list[Json]) -> list[Json]:
 
 
 def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dict[str, Any]:
-    quiet = [row for row in rows if row["load"] <= LOAD_LIMIT]
+    quiet = [row for row in rows if calm.is_calm(row)]
     ours = [row for row in quiet if row["method"] == OURS and row["done"]]
     compared = ratios(quiet)
     slow = "100mbit"
@@ -319,9 +324,9 @@ def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dic
     saturated = middle(quiet, "added_job_time_s", rate=slow, case="saturated", method=OURS)
     downtimes = sorted(row["downtime_s"] * 1000 for row in ours)
     return {
-        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE,
+        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE, **calm.LIMITS,
                   "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
-        "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
+        "results": {"rows": rows, **calm.dropped(rows), "compared": compared},
         "baselines": {"methods": [one.name for one in METHODS], "checkpoint_restart": SAVE_RESTORE.name},
         "limits": {rate: {"value": value, "unit": "bytes/s"} for rate, value in GOODPUT.items()},
         "bars": {

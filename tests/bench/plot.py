@@ -7,6 +7,7 @@ import pathlib
 import statistics
 from typing import Any, Callable
 
+from calm import is_calm
 from fit import predict
 from regressions import AUTOMATIC, CHECKPOINT, FITTED, PAPER, PRE_COPY, usable
 from svg import SHAPES, Axis, Chart, Line, Point, Series, linear, logarithmic
@@ -98,7 +99,7 @@ def migtest(report: Json) -> dict[str, str]:
 
 
 def measured_rows(report: Json) -> list[Json]:
-    return [row for row in report["results"]["rows"] if "measured" in row and row["load"] <= report["setup"]["load_limit"]]
+    return [row for row in report["results"]["rows"] if "measured" in row and is_calm(row, report["setup"])]
 
 
 def strategies_in(rows: list[Json]) -> list[str]:

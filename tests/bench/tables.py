@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable
 
 from kills import KINDS
+from calm import is_calm
 from like_moves import differences
 from regressions import FITTED, PAPER, formula
 
@@ -97,7 +98,8 @@ def forecast(report: Json) -> list[str]:
         if key in baselines]
     cost = results.get("probe_cost")
     head = ("median", "p95", "max", "unit")
-    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['ended']} judged; "
+    stolen = f" and {results['dropped_for_stolen']} for stolen CPU time" if "dropped_for_stolen" in results else ""
+    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load{stolen}, {results['ended']} judged; "
             f"{number(100 * results['coverage'], '.1f')}% of the outcomes were inside of their intervals.",
             table(("error of the forecast", "count", *head), errors),
             table(("one of two like moves off what both have in common", "pairs", *head), alike),
@@ -109,7 +111,7 @@ def forecast(report: Json) -> list[str]:
 
 def like_moves(reports: list[Json]) -> str:
     """Of all runs of `forecast` together: one alone has few pairs."""
-    runs = [[row for row in one["results"]["rows"] if "measured" in row and row["load"] <= one["setup"]["load_limit"]]
+    runs = [[row for row in one["results"]["rows"] if "measured" in row and is_calm(row, one["setup"])]
             for one in reports if one["bench"] == "forecast"]
     if len(runs) < 2:
         return ""
@@ -125,6 +127,34 @@ def like_moves(reports: list[Json]) -> str:
         lines.append((title, number(len(values)), *(number(value) for value in at), unit))
     return f"### forecast: like moves of all {len(runs)} runs\n\n" + \
         table(("one of two like moves off what both have in common", "pairs", "median", "p90", "p95", "unit"), lines)
+
+
+def history(reports: list[Json]) -> list[str]:
+    """What the bars of a bench came to in each of its runs, for benches of which there are several. Bold holds."""
+    parts = []
+    for bench in ORDER:
+        runs = sorted((one for one in reports if one["bench"] == bench), key=lambda one: one["setup"].get("seed", 0))
+        if len(runs) < 2:
+            continue
+        names = list(runs[-1]["bars"])
+        wanted = [number(runs[-1]["bars"][name]["bar"]) for name in names]
+
+        def value(run: Json, name: str) -> str:
+            one = run["bars"].get(name)
+            return NOTHING if one is None else f"**{number(one['value'], '.3g')}**" if one["holds"] else number(one["value"], ".3g")
+
+        def apart(run: Json) -> list[str]:
+            """What can't be known before a move, in that run."""
+            like = run["results"].get("like_moves_apart")
+            if not like or "p95" not in like["time"]:
+                return [NOTHING] * (bench == "forecast")
+            return [f"{number(like['time']['p95'], '.3g')}, {number(1000 * like['downtime']['p95'], '.3g')}"]
+
+        head = ("run", *(f"`{name}`" for name in names), *(["like moves apart: time, downtime in ms, p95"] if apart(runs[-1]) else []))
+        lines = [(f"`{(run['commit'] or NOTHING)[:7]}`, seed {run['setup'].get('seed', NOTHING)}", *(value(run, name) for name in names),
+                  *apart(run)) for run in runs]
+        parts.append(f"### {bench}: all {len(runs)} runs\n\n" + table(head, [("wanted", *wanted, *[""] * (len(head) - 1 - len(wanted))), *lines]))
+    return parts
 
 
 def move(report: Json) -> list[str]:

@@ -118,6 +118,26 @@ class Sections(unittest.TestCase):
         self.assertEqual(len(rows), 4)
         self.assertEqual(rows[0], ["100mbit", "idle", "1.00", "2.00", "4.00", "9.00", "0.05", "0.05", "0.50", "0.25", "1.18", "1.18", "0.03", "0.90", "1.90"])
 
+    def test_history(self) -> None:
+        first = forecast_report()
+        del first["bars"]["time_error_p95"]
+        later = copy.deepcopy(forecast_report()) | {"commit": "abcdef0123456789"}
+        later["setup"]["seed"] = 2
+        later["bars"]["liu_ratio"] = {"value": 9.0, "bar": 3.0, "unit": "ratio", "holds": True}
+        later["bars"]["time_error_p95"] = {"value": 0.1234, "bar": 0.08, "unit": "", "holds": False}
+        later["results"]["like_moves_apart"]["time"]["p95"], later["results"]["like_moves_apart"]["downtime"]["p95"] = 0.26, 0.013
+        found = tables.history([later, SOAK, first])
+        self.assertEqual(len(found), 1, "of one run there is none")
+        names = list(later["bars"])
+        wanted, old, new = rows_under(found[0], "run")
+        self.assertEqual(wanted[0], "wanted")
+        self.assertEqual([row[0] for row in (old, new)], ["`-`, seed 1", "`abcdef0`, seed 2"])
+        at = 1 + names.index("time_error_p95")
+        self.assertEqual([row[at] for row in (wanted, old, new)], ["0.08", "-", "0.123"])
+        at = 1 + names.index("liu_ratio")
+        self.assertEqual([row[at] for row in (wanted, new)], ["3", "**9**"])
+        self.assertEqual((old[-1], new[-1]), ("-", "0.26, 13"))
+
     def test_migtest(self) -> None:
         text = tables.section(made.migtest_report())
         fits = rows_under(text, "s, from bytes")
@@ -213,7 +233,11 @@ class Program(unittest.TestCase):
     def test_the_page_of_the_docs_has_the_place(self) -> None:
         text = (paths.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
         self.assertIsNotNone(tables.placed(text, ""))
-        self.assertEqual(self.run_table().returncode, 0, "all results that are kept can be told")
+        done = self.run_table()
+        self.assertEqual(done.returncode, 0, "all results that are kept can be told")
+        for file in sorted((paths.ROOT / "docs" / "results" / "earlier").glob("*.json")):
+            report = json.loads(file.read_text(encoding="utf-8"))
+            self.assertIn(f"| `{report['commit'][:7]}`, seed {report['setup']['seed']} |", done.stdout)
 
 
 if __name__ == "__main__":
