@@ -269,9 +269,9 @@ def results_of(rows: list[dict[str, Any]], options: argparse.Namespace) -> dict[
     downtime_ms = summary(downtime_beyond_ms(done)).get("p95")
     return {
         "setup": {"seed": options.seed, "memory_mib": MEMORY_MIB, "rates": RATES, "time_limit_s": TIME_LIMIT_S,
-                  **calm.LIMITS, "watched_s": WATCHED_S,
+                  "load_limit": calm.LOAD_LIMIT, "watched_s": WATCHED_S,
                   "workloads": [one.name for one in WORKLOADS]},
-        "results": {"moves": len(rows), **calm.dropped(rows), "ended": len(done),
+        "results": {"moves": len(rows), "dropped_for_load": len(rows) - len(quiet), "ended": len(done),
                     "errors": {"time": time_error, "bytes": bytes_error, "downtime_s": downtime,
                                "added_job_time_s": summary(errors["added"])},
                     "probe_cost": summary([row["probe_cost"] for row in quiet]),

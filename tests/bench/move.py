@@ -324,9 +324,9 @@ def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dic
     saturated = middle(quiet, "added_job_time_s", rate=slow, case="saturated", method=OURS)
     downtimes = sorted(row["downtime_s"] * 1000 for row in ours)
     return {
-        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE, **calm.LIMITS,
+        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE, "load_limit": calm.LOAD_LIMIT,
                   "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
-        "results": {"rows": rows, **calm.dropped(rows), "compared": compared},
+        "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
         "baselines": {"methods": [one.name for one in METHODS], "checkpoint_restart": SAVE_RESTORE.name},
         "limits": {rate: {"value": value, "unit": "bytes/s"} for rate, value in GOODPUT.items()},
         "bars": {

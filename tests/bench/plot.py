@@ -99,7 +99,7 @@ def migtest(report: Json) -> dict[str, str]:
 
 
 def measured_rows(report: Json) -> list[Json]:
-    return [row for row in report["results"]["rows"] if "measured" in row and is_calm(row, report["setup"])]
+    return [row for row in report["results"]["rows"] if "measured" in row and is_calm(row, report["setup"]["load_limit"])]
 
 
 def strategies_in(rows: list[Json]) -> list[str]:

@@ -98,8 +98,7 @@ def forecast(report: Json) -> list[str]:
         if key in baselines]
     cost = results.get("probe_cost")
     head = ("median", "p95", "max", "unit")
-    stolen = f" and {results['dropped_for_stolen']} for stolen CPU time" if "dropped_for_stolen" in results else ""
-    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load{stolen}, {results['ended']} judged; "
+    return [f"{results['moves']} moves, {results['dropped_for_load']} of them dropped for load, {results['ended']} judged; "
             f"{number(100 * results['coverage'], '.1f')}% of the outcomes were inside of their intervals.",
             table(("error of the forecast", "count", *head), errors),
             table(("one of two like moves off what both have in common", "pairs", *head), alike),
@@ -111,7 +110,7 @@ def forecast(report: Json) -> list[str]:
 
 def like_moves(reports: list[Json]) -> str:
     """Of all runs of `forecast` together: one alone has few pairs."""
-    runs = [[row for row in one["results"]["rows"] if "measured" in row and is_calm(row, one["setup"])]
+    runs = [[row for row in one["results"]["rows"] if "measured" in row and is_calm(row, one["setup"]["load_limit"])]
             for one in reports if one["bench"] == "forecast"]
     if len(runs) < 2:
         return ""
