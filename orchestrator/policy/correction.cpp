@@ -224,9 +224,11 @@ double scale_squared(const std::vector<double>& off, double before, double so_ma
   if (!off.empty()) {
     std::vector<double> sizes;
     for (const double one : off) sizes.push_back(std::abs(one));
-    // The middle is known only so well, and the interval has to hold outliers, too.
+    // The middle is known only so well, and the interval has to hold outliers, too: what moves are
+    // off by has longer tails than a normal distribution.
     const double by_most = quantile(sizes, 0.9) / 1.645;
-    squares = std::pow(std::max(median(sizes) / kHalfWithin, by_most), 2);
+    const double by_nearly_all = quantile(sizes, 0.95) / kTwoSided95;
+    squares = std::pow(std::max({median(sizes) / kHalfWithin, by_most, by_nearly_all}), 2);
   }
   const double n = static_cast<double>(off.size());
   return (n * squares + before * so_many) / (n + so_many);

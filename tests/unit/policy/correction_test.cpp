@@ -342,10 +342,18 @@ TEST(Learning, ANoisyMachineWidensWhatIsSaidOfEveryStrategy) {
   past.insert(past.end(), past.begin(), past.begin() + 4);
   // (8 * (3 / 0.6745)^2 + 8 * 1) / (8 + 8) = 10.39
   EXPECT_NEAR(deviation(), 0.04 * std::sqrt(10.391), 1e-5);
+  auto tailed = past;
+  tailed.insert(tailed.end(), past.begin(), past.end());
+  tailed.insert(tailed.end(), past.begin(), past.begin() + 4);
+  for (auto& move : tailed) move.total_time_s = 10 + three / 6;
+  tailed[3].total_time_s = tailed[13].total_time_s = 10 - 2 * three;
   auto quiet = past;
   for (auto& move : quiet) move.total_time_s = 10.01;
   auto unsure = past;
   for (auto& move : unsure) move.forecast.total_time_s = {10, 5, 15, 10};
+  past = tailed;
+  // Two of twenty by 6 deviations, (20 * (6 / 1.96)^2 + 8 * 1) / (20 + 8) = 6.979
+  EXPECT_NEAR(deviation(), 0.04 * std::sqrt(6.979), 1e-5) << "it has to hold 95 of 100";
   past = quiet;
   EXPECT_DOUBLE_EQ(deviation(), 0.04) << "a quiet one narrows none but its own";
   past = unsure;
