@@ -137,6 +137,11 @@ class WordsLintTest(Tree):
         self.assert_banned("tests/lab/x_test.py", "time.sleep(1)")
         self.assert_fine("tests/lab/lib/waiting.py", "time.sleep(0.1)")
 
+    def test_what_the_sanitizers_build_does_not_take(self) -> None:
+        for line in ("#include <regex>", 'const std::regex name("a");', "std::sregex_iterator at;"):
+            with self.subTest(line):
+                self.assert_banned("tests/unit/x_test.cpp", line)
+
     def test_names_of_one_machine(self) -> None:
         self.assert_banned("docs/x.md", "see /home/mary/mare")
         self.assert_banned("quickstart", 'cd "/root/mare"')
