@@ -102,9 +102,9 @@ std::string key_of(const std::string& description) {
   return text.data();
 }
 
-Templates::Templates(std::string directory, std::string memory, Clock& clock, Log& log)
+Templates::Templates(std::string directory, const std::string& memory, Clock& clock, Log& log)
     : directory_(std::move(directory)),
-      memory_(memory.empty() ? directory_ : std::move(memory)),
+      memory_(memory.empty() ? directory_ : memory),
       clock_(clock),
       log_(log) {}
 

@@ -43,7 +43,7 @@ std::string key_of(const std::string& description);
 class Templates {
  public:
   /// `memory`: for the RAM, a directory of this host's agent alone; "": beside the rest.
-  Templates(std::string directory, std::string memory, Clock& clock, Log& log);
+  Templates(std::string directory, const std::string& memory, Clock& clock, Log& log);
 
   /// Before the first other call.
   Status open(virConnectPtr connection, const std::string& capabilities);

@@ -184,11 +184,9 @@ enum class MoveStage : std::uint8_t {
 struct Move {
   std::uint64_t serial = 0;
   MigrationTicket ticket;
-  bool operation_known = true;  // to the source's agent
   HostId source;
   HostId destination;
   std::shared_ptr<Guest> guest;
-  MoveStage stage = MoveStage::Rounds;
   Time began{0};
   Time round_began{0};
   Time since{0};    // `left` was true then
@@ -197,19 +195,21 @@ struct Move {
   double transferred = 0;
   double round_size = 0;
   double dirty_rate = 0;
-  int throttle = 0;                     // percent
   std::optional<RateController> rates;  // RateControlled
-  bool post_copy = false;               // it switches, or has switched, to post-copy
   double pages = 0;                     // post-copy: what comes after this stage
-  bool broken = false;                  // post-copy: no page comes
-  std::string trouble;                  // and why
+  std::string trouble;                  // why it is broken
   Time hold_until{0};                   // Holding, Closing, HandingOver: until then
   std::optional<Time> holds_since;      // the first time
-  bool released = false;                // or begun without
   std::optional<Time> breaks_at;
   std::optional<BrokenSwitch> switch_breaks;
   std::optional<Time> paused;
   std::vector<Round> rounds;
+  int throttle = 0;  // percent
+  MoveStage stage = MoveStage::Rounds;
+  bool operation_known = true;  // to the source's agent
+  bool post_copy = false;       // it switches, or has switched, to post-copy
+  bool broken = false;          // post-copy: no page comes
+  bool released = false;        // from its hold, or begun without
 };
 
 struct SavedVm {
