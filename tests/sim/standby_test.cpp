@@ -74,7 +74,8 @@ TEST_F(Standbys, ArePartsOfTheNewestOnHostsThatLackTheVm) {
 TEST_F(Standbys, AJobComesBackFromThem) {
   begin();
   HostId dead;
-  for (const auto& part : complete(first).front().parts) {
+  const auto newest = complete(first).front();  // the loop does not keep it
+  for (const auto& part : newest.parts) {
     for (const auto& id : job(first).vms) {
       if (host_of(id.value) == part.partner) dead = part.partner;
     }
