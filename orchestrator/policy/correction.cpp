@@ -15,13 +15,13 @@ namespace {
 // Weight of what was known before, in moves.
 constexpr double kPriorMoves = 1.5;
 constexpr double kPriorSpreadMoves = 4;
-// What moves of all strategies tell of the deviations of one of them: how noisy the machine is.
-// Against them, those of the table count as so many moves.
-constexpr double kPriorNoiseMoves = 8;
 // The same against moves of one job: of 91 and 73 second moves in six runs of the bench, bytes
 // were off by 7.1% instead of 9.9 at the 95th percentile, added job time by 0.7% of the job's
 // length instead of 1.1. (Total time became worse by it, downtime neither.)
 constexpr double kPriorLikeMoves = 1;
+// What moves of all strategies tell of the deviations of one of them: how noisy the machine is.
+// Against them, those of the table count as so many moves.
+constexpr double kPriorNoiseMoves = 8;
 // Most of what downtimes differ by is chance. Of 741 moves in nine runs of the bench so much of
 // what was learned would have been better than all of it: off by 21.2 ms in the mean instead
 // of 21.6, and at the 95th percentile by less, or the same, in eight of the nine.

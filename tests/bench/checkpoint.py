@@ -26,6 +26,7 @@ import sys
 from typing import Any, Collection
 
 from bars import at_most, exactly, figures, worst_median
+from calm import LOAD_LIMIT
 from caps import Caps
 from cost import added_job_time
 from lib.cluster import Cluster, Json
@@ -41,7 +42,6 @@ MEMORY_MIB = 192
 VCPU_SHARE = 0.5
 #: At these intervals both runs of a pair go on at once, each guest with half of that.
 SIDE_BY_SIDE = (600,)
-LOAD_LIMIT = 6.0
 #: Seconds from one checkpoint to the next, and how long a run without any is then: at least one checkpoint fits in.
 LENGTHS_S = {10: 45.0, 60: 135.0, 600: 720.0}
 QUICK_LENGTHS_S = {10: 25.0, 60: 75.0}

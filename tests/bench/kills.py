@@ -7,6 +7,7 @@ import random
 from typing import Any, Iterable
 
 from bars import at_least, at_most, exactly, figures, worst_median
+from calm import LOAD_LIMIT
 
 Json = Any
 Row = dict[str, Any]
@@ -24,7 +25,6 @@ OF_A_HOST = (HOST, CUT, AGENT, GUARDS, FROZEN)
 #: States of checkpoint.restore in which the second kill may come, in their order.
 RESTORING = ("Clearing", "Loading", "Resuming")
 
-LOAD_LIMIT = 6.0
 DETECTION_S, RECOVERY_S, SAVED_AT_90 = 2.0, 10.0, 44.0
 #: Of the run, in percent, when the curve's failures come.
 FRACTIONS = (10, 30, 50, 70, 90)

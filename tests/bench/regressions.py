@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from calm import LOAD_LIMIT
 from fit import Fit, least_squares
 
 CHECKPOINT, PRE_COPY, AUTOMATIC = "checkpoint/restart", "pre-copy", "automatic"
 #: At 100 Mbit/s: 1448 of 1514 bytes of a frame, less acknowledgements; bytes/s.
 GOODPUT = 11.77e6
-LOAD_LIMIT = 6.0
 #: As printed there, but for 7.1: its 2.514e-7 does not add up to 7.4, 2.514e-8 does.
 PAPER: dict[str, dict[str, dict[str, Any]]] = {
     CHECKPOINT: {

@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from bars import at_most, exactly, figures
+from calm import LOAD_LIMIT
 from lib.cluster import Cluster, Json
 from lib.waiting import wait_until
 from workloads import report
@@ -31,7 +32,6 @@ HOST_MEMORY_MIB = 4096
 #: Of a VM, and what of it the program holds, in data that can't be packed.
 SIZES_MIB = {256: 128, 512: 320, 1024: 768}
 QUICK_SIZES_MIB = {256: 128}
-LOAD_LIMIT = 6.0
 FOREVER = 1_000_000
 #: So many lines, and the job is taken to be at work.
 FIRST_LINES = 5

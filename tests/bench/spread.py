@@ -21,6 +21,7 @@ import sys
 import time
 from typing import Any
 
+from calm import LOAD_LIMIT
 from caps import Caps
 from cost import added_job_time
 from lib.cluster import Cluster, Json, kill
@@ -52,7 +53,6 @@ QUICK_JOB_S = 80
 TRIAL_S = 20.0
 QUICK_TRIAL_S = 10.0
 FOREVER = 1_000_000_000
-LOAD_LIMIT = 6.0
 #: Eight guests that were just made and moved leave a load that says nothing of the run to come.
 CALM_LOAD = 4.0
 ADDED_FRACTION = 0.02
