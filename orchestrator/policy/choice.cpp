@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
@@ -25,7 +26,8 @@ using Indices = std::vector<std::size_t>;
 
 std::string number(double value, const char* unit) {
   std::array<char, 48> text{};
-  const int digits = value < 9.995 ? 2 : (value < 99.95 ? 1 : 0);
+  const double size = std::abs(value);
+  const int digits = size < 9.995 ? 2 : (size < 99.95 ? 1 : 0);
   std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, unit);
   return text.data();
 }
@@ -176,7 +178,7 @@ std::string out_by_time(const MovePolicy& policy, const StrategyEstimate& estima
 }  // namespace
 
 std::string say_time(double seconds) {
-  return seconds < 0.9995 ? number(std::max(0.0, seconds * 1000), "ms") : number(seconds, "s");
+  return std::abs(seconds) < 0.9995 ? number(seconds * 1000, "ms") : number(seconds, "s");
 }
 
 std::string say_bytes(double bytes) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -420,6 +421,7 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
                      : 0.0;
   }
   out.moves = static_cast<int>(pairs.size());
+  if (quantity == Quantity::AddedJobTime) out.least = -std::numeric_limits<double>::infinity();
   spread(out, nearest(sure_of(pairs), place), prior, noise_squared(past, quantity, prior));
   if (line) {
     const SetUp set_up = learn_set_up(past, place);
@@ -452,7 +454,7 @@ Estimate apply(const Correction& correction, double model, double low, double hi
       kTwoSided95 * std::hypot(correction.relative * out.value, correction.absolute);
   const double below = std::max(0.0, out.value - corrected(std::min({low, model, high})));
   const double above = std::max(0.0, corrected(std::max({low, model, high})) - out.value);
-  out.low = std::max(0.0, out.value - std::hypot(below, noise));
+  out.low = std::max(correction.least, out.value - std::hypot(below, noise));
   out.high = out.value + std::hypot(above, noise);
   return out;
 }

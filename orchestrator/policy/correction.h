@@ -29,6 +29,7 @@ struct Correction {
   double absolute = 0;
   double width = 1;  // the prior's deviation at the model's value
   int moves = 0;     // that it was learned from
+  double least = 0;  // no interval begins below it
 };
 
 /// Where the next move belongs.
@@ -79,7 +80,9 @@ Correction learn(const std::vector<PastMove>& past, const Place& place, Quantity
 Correction with_bytes(Correction time, const Correction& of_bytes, const Estimate& bytes,
                       BytesPerSecond link_goodput);
 
-/// `low` and `high`: what the model says at the ends of the cycles' range.
+/// `low` and `high`: what the model says at the ends of the cycles' range. The value is never below
+/// 0. Nor is an interval, but that of added job time: what a job lost is told by its pace before
+/// and after, and one that lost nothing may have been a little faster.
 Estimate apply(const Correction& correction, double model, double low, double high);
 
 }  // namespace mare::policy

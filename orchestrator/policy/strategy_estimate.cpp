@@ -331,8 +331,8 @@ double score(const Situation& situation, const Sending& sending) {
   return sum / kDrawsToChoose;
 }
 
-Estimate widened(Estimate estimate, double factor) {
-  estimate.low = std::max(0.0, estimate.value - factor * (estimate.value - estimate.low));
+Estimate widened(Estimate estimate, double factor, double least) {
+  estimate.low = std::max(least, estimate.value - factor * (estimate.value - estimate.low));
   estimate.high = estimate.value + factor * (estimate.high - estimate.value);
   return estimate;
 }
@@ -609,6 +609,11 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
       if (!out.replay.converges) ends.low = std::min(ends.low, other);
       ends.high = std::max(ends.high, other);
     }
+    // A job that waits for a clock while its guest writes nothing waits the less after a stop, and
+    // is on time again. Whether it waits for that or computes nobody can see.
+    if (quantity == Quantity::AddedJobTime) {
+      ends.low = std::max(0.0, ends.low - situation.pause_s);
+    }
     Correction correction = learn(in.past, place, quantity, ends.middle);
     if (quantity == Quantity::SentBytes) bytes = correction;
     if (quantity == Quantity::Downtime) downtime = correction;
@@ -620,7 +625,7 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
       correction.offset = tightness_of(situation.input) * downtime.offset;
     }
     slot(out.forecast, quantity) =
-        widened(apply(correction, ends.middle, ends.low, ends.high), width);
+        widened(apply(correction, ends.middle, ends.low, ends.high), width, correction.least);
   }
   return out;
 }

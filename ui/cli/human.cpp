@@ -15,7 +15,8 @@ namespace {
 std::string with_unit(double value, const char* unit) {
   char text[64];
   // Three digits tell enough: 9.87, 98.7, 987.
-  const int digits = value >= 99.95 || value == std::floor(value) ? 0 : value >= 9.995 ? 1 : 2;
+  const double size = std::abs(value);
+  const int digits = size >= 99.95 || size == std::floor(size) ? 0 : size >= 9.995 ? 1 : 2;
   std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
   return text;
 }
@@ -61,6 +62,7 @@ std::string human_rate(double bytes_per_s) {
 }
 
 std::string human_ms(double milliseconds) {
+  if (milliseconds < 0) return "-" + human_ms(-milliseconds);
   if (milliseconds < 1000) return with_unit(milliseconds, "ms");
   if (milliseconds < 120'000) return with_unit(milliseconds / 1000, "s");
   const auto seconds = static_cast<long long>(std::llround(milliseconds / 1000));

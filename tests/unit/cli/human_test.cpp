@@ -25,6 +25,8 @@ TEST(Human, TimesInFittingUnits) {
   EXPECT_EQ(human_ms(0.25), "0.25 ms");
   EXPECT_EQ(human_ms(85), "85 ms");
   EXPECT_EQ(human_ms(2350), "2.35 s");
+  EXPECT_EQ(human_ms(-2350), "-2.35 s");
+  EXPECT_EQ(human_ms(-112.4), "-112 ms");
   EXPECT_EQ(human_ms(123'000), "2m 3s");
   EXPECT_EQ(human_ms(7'260'000), "2h 1m");
 }

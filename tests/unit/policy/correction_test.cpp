@@ -360,5 +360,18 @@ TEST(Learning, ANoisyMachineWidensWhatIsSaidOfEveryStrategy) {
   EXPECT_DOUBLE_EQ(deviation(), 0.04) << "what was said to be unsure was no noise";
 }
 
+TEST(Learning, OnlyWhatAJobLosesMayBeSaidToBeLessThanNothing) {
+  const Place place{HostId{"h8"}, HostId{"h9"}, Strategy::PreCopy, "lu"};
+  const auto said = [&](Quantity quantity, double model) {
+    return apply(learn({}, place, quantity, model), model, model, model);
+  };
+  // 1.96 * sqrt((0.3 * 0.1)^2 + 0.15^2) = 0.300
+  const Estimate added = said(Quantity::AddedJobTime, 0.1);
+  EXPECT_DOUBLE_EQ(added.value, 0.1);
+  EXPECT_NEAR(added.low, 0.1 - 0.300, 5e-4);
+  EXPECT_NEAR(added.high, 0.1 + 0.300, 5e-4);
+  EXPECT_EQ(said(Quantity::Downtime, 0.02).low, 0);
+}
+
 }  // namespace
 }  // namespace mare::policy
