@@ -15,8 +15,7 @@ namespace {
 std::string with_unit(double value, const char* unit) {
   char text[64];
   // Three digits tell enough: 9.87, 98.7, 987.
-  const double size = std::abs(value);
-  const int digits = size >= 99.95 || size == std::floor(size) ? 0 : size >= 9.995 ? 1 : 2;
+  const int digits = value >= 99.95 || value == std::floor(value) ? 0 : value >= 9.995 ? 1 : 2;
   std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
   return text;
 }
