@@ -90,6 +90,7 @@ class LayoutTest(unittest.TestCase):
         at = sorted(datetime.datetime.fromisoformat(row["switched"]) for row in rows)
         self.assertLess((at[-1] - at[0]).total_seconds(), 1.5, rows)
 
+    @IN_FULL
     def test_a_job_is_spread_and_packed_while_it_runs(self) -> None:
         self.assertEqual(set(self.where().values()), {self.home})
         job = MigTest(self.cluster, POOL, SHAPE)

@@ -6,6 +6,7 @@ import re
 import unittest
 
 from lib import second_lab
+from lib.extent import IN_FULL
 from lib.migtest import MigTest, Shape
 from lib.waiting import wait_until
 from lib.wire import TLS_HANDSHAKE, Watch
@@ -125,6 +126,7 @@ class MigrationNetworkTest(unittest.TestCase):
             link.unlink()
             link.symlink_to(target)
 
+    @IN_FULL
     def test_a_cut_of_it_leaves_the_vm_at_its_source_and_both_hosts_up(self) -> None:
         job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=200))
         job.wait_for_iterations(3)

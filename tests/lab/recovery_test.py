@@ -209,6 +209,7 @@ class RecoveryTest(unittest.TestCase):
         self.cluster.start_agent(host)
         self.cluster.wait_health(host, "up")
 
+    @IN_FULL
     def test_a_host_that_stands_still_and_goes_on(self) -> None:
         """All that is left of its VMs by then is what never runs again: there is no moment in which two copies do."""
         job = self.submitted()

@@ -54,6 +54,7 @@ class ScaleTest(unittest.TestCase):
         self.assertEqual(len(found), ranks, done.stdout)
         return found
 
+    @IN_FULL
     def test_it_grows_under_a_job_and_the_new_vms_are_each_their_own(self) -> None:
         job = MigTest(self.cluster, POOL, Shape(ranks=2, iterations=300))
         job.wait_for_iterations(5)
