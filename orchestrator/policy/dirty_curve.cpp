@@ -211,19 +211,24 @@ bool alike(const CycleCurve& a, const CycleCurve& b) {
 /// and not in others.
 bool differ(const std::vector<CycleCurve>& cycles) {
   double reach = cycles.front().reach;
-  for (const auto& cycle : cycles) reach = std::min(reach, cycle.reach);
+  for (const auto& cycle : cycles) reach = std::max(reach, cycle.reach);
   const auto differ_at = [&](double x) {
-    double least = cycles.front().curve.at(x);
-    double most = least;
+    double least = 0;
+    double most = 0;
+    std::size_t count = 0;
     for (const auto& cycle : cycles) {
-      least = std::min(least, cycle.curve.at(x));
-      most = std::max(most, cycle.curve.at(x));
+      if (cycle.reach < x * (1 - kSameProgress)) continue;
+      const double here = cycle.curve.at(x);
+      least = count == 0 ? here : std::min(least, here);
+      most = std::max(most, here);
+      ++count;
     }
-    return most > kSameKind * least + kSameBytes;
+    return count >= kFewestToDraw && most > kSameKind * least + kSameBytes;
   };
-  double x = kShortestWindow;
-  while (x < reach && !differ_at(x)) x *= 2;
-  return differ_at(std::min(x, reach));
+  for (double x = kShortestWindow; x <= reach; x *= 1.5) {
+    if (differ_at(x)) return true;
+  }
+  return false;
 }
 
 /// Where what is going on now began: the last boundary with no cycle before it like any after it,

@@ -9,6 +9,7 @@
 
 #include "orchestrator/core/units.h"
 #include "orchestrator/model/forecast.h"
+#include "orchestrator/policy/beat.h"
 #include "orchestrator/policy/dirty_curve.h"
 
 namespace mare::policy {
@@ -119,6 +120,10 @@ struct ReplayInput {
   /// What a round finds written is then by one of these, drawn at random for each round.
   const std::vector<DirtyCurve>* cycles = nullptr;
   std::uint64_t seed = 1;
+  /// Of a guest that writes in bursts of seconds: one of these, by the seed, tells which rounds
+  /// have one, while the guest isn't throttled.
+  const std::vector<Beat>* beats = nullptr;
+  double beats_from_s = 0;    // from the moment that beats count from to the start of the replay
   double longer_windows = 1;  // what is written between two looks is that of so much more progress
   double total_bytes = 0;     // with zero pages
   double zero_bytes = 0;

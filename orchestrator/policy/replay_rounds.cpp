@@ -72,6 +72,7 @@ class Rounds {
     rate_ = limit_;
     if (strategy() == Strategy::RateControlled) rate_ = std::min(limit_, settable(least_rate()));
     now_ = costs.set_up_s;
+    looked_ = now_;
     next_look_ = costs.throttle_sync_s;
   }
 
@@ -226,6 +227,9 @@ class Rounds {
   void wait_for_sweep();
   double until_next_look(double wanted);
   double written_since_look();
+  double written_by_beat() const;
+  bool has_beat() const { return in_.beats != nullptr && !in_.beats->empty(); }
+  const Beat& beat() const { return in_.beats->at(in_.seed % in_.beats->size()); }
   bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
   /// Its work from its waiting for a clock; then a throttle takes the waiting first.
   bool told_apart() const { return drawn() && in_.cycles->front().told_apart(); }
@@ -253,7 +257,8 @@ class Rounds {
   double window_ = 0;      // as if written in this much progress
   double since_look_ = 0;  // progress
   double wall_since_look_ = 0;
-  double sent_ = 0;  // in this round, on the wire
+  double looked_ = 0;  // when
+  double sent_ = 0;    // in this round, on the wire
 
   double throttle_ = 0;
   int high_ = 0;
@@ -273,7 +278,19 @@ class Rounds {
   SeededRng rng_;
 };
 
+/// By where in its beat it is; and no less than it writes in any window that is as long.
+double Rounds::written_by_beat() const {
+  double least = in_.low != nullptr ? in_.low->bytes(since_look_) : 0;
+  if (drawn()) {
+    least = curve_.total_bytes();
+    for (const auto& cycle : *in_.cycles) least = std::min(least, cycle.bytes(since_look_));
+  }
+  return std::max(least, beat().written(in_.beats_from_s + looked_, in_.beats_from_s + now_));
+}
+
 double Rounds::written_since_look() {
+  // A throttled guest does not keep its beat.
+  if (has_beat() && !(throttle_ > 0)) return written_by_beat();
   if (!drawn()) return curve_.bytes(since_look_);
   const DirtyCurve& cycle = in_.cycles->at(rng_.next() % in_.cycles->size());
   if (!(throttle_ > 0) || !cycle.told_apart()) {
@@ -357,6 +374,7 @@ void Rounds::look() {
   if (window_ >= DirtyCurve::kNever) window_ = since_look_;
   since_look_ = 0;
   wall_since_look_ = 0;
+  looked_ = now_;
   ++looks_;
   throttle_by(fresh);
 }
@@ -395,8 +413,10 @@ bool Rounds::steady(double before, double rate_before, double throttle_before) {
   alike_ = same && !limit_rises() && !by_chance ? alike_ + 1 : 0;
   if (!same) alike_since_ = now_;
   // More throttle may be about to come, and the first of it may change nothing.
-  const double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;
-  const int most = drawn() ? kMostRoundsDrawn : kMostRounds;
+  double span = strategy() == Strategy::Throttled ? 3 * costs_.throttle_period_s : 0;
+  // And a pause.
+  if (has_beat()) span = std::max(span, 2 * beat().period_s);
+  const int most = drawn() || has_beat() ? kMostRoundsDrawn : kMostRounds;
   return (alike_ >= kAlike && now_ - alike_since_ >= span) ||
          static_cast<int>(out_.rounds.size()) >= most || now_ > kLongest;
 }

@@ -19,6 +19,9 @@ constexpr double kSampledWidth = 2;
 // No link is measured better than that by one short burst (share, 1 deviation).
 constexpr double kLinkDeviation = 0.01;
 constexpr int kDraws = 40;
+// From the moment that the profile tells of to the order to move: the arithmetic, a transaction,
+// the agents.
+constexpr double kProfileToStart_s = 0.06;
 constexpr int kDrawsOfOtherEnd = 9;
 constexpr int kDrawsToChoose = 5;
 // Fewer draws than that against all others are chance.
@@ -315,14 +318,24 @@ double score(const Situation& situation, const Replay& replay) {
   return penalty + added_job_time(situation, replay);
 }
 
+bool windows_differ(const Situation& situation) {
+  return !situation.cycles.empty() || !situation.beats.empty();
+}
+
+void draw_windows(const Situation& situation, ReplayInput& input) {
+  input.cycles = &situation.cycles;
+  input.beats = &situation.beats;
+  input.beats_from_s = situation.first_page_s - situation.costs.set_up_s;
+}
+
 /// Of a guest that writes in bursts the mean over some of its windows: by its middle a throttled
 /// one ends by the first step, and hangs in truth.
 double score(const Situation& situation, const Sending& sending) {
   ReplayInput in = replay_input(situation, situation.middle, sending);
-  if (situation.cycles.empty() || !makes_rounds(sending.strategy)) {
+  if (!windows_differ(situation) || !makes_rounds(sending.strategy)) {
     return score(situation, replay(in, situation.costs));
   }
-  in.cycles = &situation.cycles;
+  draw_windows(situation, in);
   double sum = 0;
   for (int i = 0; i < kDrawsToChoose; ++i) {
     in.seed = static_cast<std::uint64_t>(i) + 1;
@@ -370,11 +383,11 @@ Estimate& slot(StrategyForecast& forecast, Quantity quantity) {
 /// The same move again and again, each round of it with another of the cycles that were seen.
 std::vector<Replay> replays_drawn(const Situation& situation, const Sending& sending) {
   std::vector<Replay> out;
-  if (situation.cycles.empty() ||
+  if (!windows_differ(situation) ||
       !(makes_rounds(sending.strategy) || sending.strategy == Strategy::Hybrid))
     return out;
   ReplayInput in = replay_input(situation, situation.middle, sending);
-  in.cycles = &situation.cycles;
+  draw_windows(situation, in);
   for (int i = 0; i < kDraws; ++i) {
     in.seed = static_cast<std::uint64_t>(i) + 1;
     in.link_rate =
@@ -478,6 +491,14 @@ bool ends_by_a_pause(const Situation& situation, const Sending& sending, const R
   return pause_s >= kPauseOfRound * median(rounds_s);
 }
 
+double first_page_after_profile_s(const ForecastInput& in, const HypervisorCosts& costs) {
+  const double usual = usual_set_up_s(in.profile, costs);
+  Place place;
+  place.source = in.source;
+  place.destination = in.destination;
+  return kProfileToStart_s + learn_set_up(in.past, place).factor * usual;
+}
+
 std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& sending) {
   std::vector<Replay> out;
   for (const auto& [curve, sign] : {std::pair{&situation.low, 1.0}, {&situation.high, -1.0}}) {
@@ -510,6 +531,8 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),
       cycles(DirtyCurve::each(forecast_input.profile)),
+      beats(plausible_beats(forecast_input.profile, kDraws)),
+      first_page_s(first_page_after_profile_s(forecast_input, costs)),
       pause_s(longest_pause_s(forecast_input.profile.cycles, kNextToNothing)) {}
 
 HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs) {

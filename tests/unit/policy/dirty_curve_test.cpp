@@ -283,6 +283,22 @@ TEST(DirtyCurve, WindowsThatDifferAreKeptOneByOne) {
   EXPECT_TRUE(DirtyCurve::each(profile({})).empty());
 }
 
+TEST(DirtyCurve, WindowsThatSomeCyclesAreTooShortForMayDiffer) {
+  // 8 MB/s for 3 s and then nothing for as long: three glances of 0.2 s are alike.
+  const auto on = [](double p) { return std::min(p, 3.0) * 8e6; };
+  const auto off = [](double p) { return std::max(p - 2.5, 0.0) * 8e6; };
+  std::vector<DirtyCycle> cycles;
+  for (int i = 0; i < 3; ++i) cycles.push_back(cycle(1, on, 0.2));
+  cycles.push_back(cycle(1, on, 10));
+  cycles.push_back(cycle(1, on, 1));
+  EXPECT_TRUE(DirtyCurve::each(profile(cycles)).empty()) << "two are not enough to tell";
+  cycles.push_back(cycle(1, off, 1));
+  const auto each = DirtyCurve::each(profile(cycles));
+  ASSERT_EQ(each.size(), 5U) << "the first one is of a guest that has just come";
+  EXPECT_NEAR(each.back().bytes(1), 0, 1);
+  EXPECT_NEAR(each.front().bytes(1), 8e6, 0.1e6) << "goes on as the middle does";
+}
+
 TEST(DirtyCurve, ACycleThatWasCutShortMeetsTheBurstThatAllOthersMet) {
   // 8.7 MB each half second: in each window of that length, however long it waited for them.
   std::vector<DirtyCycle> cycles;
