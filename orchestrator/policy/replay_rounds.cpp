@@ -39,10 +39,11 @@ constexpr double kMostUnsure = 0.15;
 // kernel's turn, or that of what waits for another rank. (6 of some 64 looks at throttled ones; the
 // rest found 1 to 6 MB each.)
 constexpr std::uint64_t kLooksForNothing = 10;
-// Wire and CPUs of a compressed move add by this power. First rounds of 14 moves over 1 Gbit/s were
-// 7.5% longer in the median than 3 makes them, 4.5% than 2.5, and 1% shorter than 2 does; but over
-// 100 Mbit/s, where packing takes a fifth of the wire's time, 2 would add 2%, and none is seen.
-constexpr double kOverlap = 2.5;
+// Wire and CPUs of a compressed move add by this power. First rounds over 1 Gbit/s were 4.5% longer
+// in the median of 14 moves than 2.5 makes them, and 26% longer of 28 on a machine half as quick:
+// in time those are said 1% too short so (14% by 2.5), and 24 over 100 Mbit/s, where packing takes
+// a fifth of the wire's time, 1% too long.
+constexpr double kOverlap = 1.5;
 
 class Rounds {
  public:

@@ -289,7 +289,7 @@ TEST(Replay, AnEmulatedCpuThatSleepsHoldsUpTheLook) {
 
 /// Seconds of a compressed move whose wire and CPUs take so long each.
 double overlapped(double wire_s, double cpu_s) {
-  return std::pow(std::pow(wire_s, 2.5) + std::pow(cpu_s, 2.5), 1 / 2.5);
+  return std::pow(std::pow(wire_s, 1.5) + std::pow(cpu_s, 1.5), 1 / 1.5);
 }
 
 TEST(Replay, CompressedPagesTakeLessOfTheWireButTheCpu) {
