@@ -35,6 +35,7 @@ constexpr std::size_t kFewestToTell = 2;
 constexpr double kNextLook = 2.5;
 constexpr double kNextLookBeside = 0.3;   // s
 constexpr double kShortestWindow = 0.01;  // s of progress
+constexpr double kNextWindow = 1.5;       // of those that are compared, so many times as long
 // Where cycles are compared, s of wall time: as the log is looked at.
 constexpr double kClockGrid[] = {0.1, 0.2, 0.5, 1, 2, 5};
 constexpr double kFewBytes = 64 * 1024;
@@ -225,10 +226,9 @@ bool differ(const std::vector<CycleCurve>& cycles) {
     }
     return count >= kFewestToDraw && most > kSameKind * least + kSameBytes;
   };
-  for (double x = kShortestWindow; x <= reach; x *= 1.5) {
-    if (differ_at(x)) return true;
-  }
-  return false;
+  double x = kShortestWindow;
+  while (x <= reach && !differ_at(x)) x *= kNextWindow;
+  return x <= reach;
 }
 
 /// Where what is going on now began: the last boundary with no cycle before it like any after it,
