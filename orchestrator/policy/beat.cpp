@@ -269,11 +269,19 @@ Walked walked(const Fit& fit, const Candidate& begin) {
   return out;
 }
 
+const Candidate& best_of(const std::vector<Walked>& walks) {
+  return std::min_element(walks.begin(), walks.end(),
+                          [](const Walked& a, const Walked& b) { return a.best.off < b.best.off; })
+      ->best;
+}
+
 /// Each walk counts by how well its best one explains what was seen.
-std::vector<Beat> drawn_from(const std::vector<Walked>& walks, double best, std::size_t count) {
+std::vector<Beat> drawn_from(const std::vector<Walked>& walks, std::size_t count) {
+  if (walks.empty()) return {};
+  const double best = best_of(walks).off;
   SeededRng rng(1);
   std::vector<Beat> out;
-  while (!walks.empty() && out.size() < count) {
+  while (out.size() < count) {
     const Walked& walk = walks[rng.below(walks.size())];
     if (rng.chance(std::exp((best - walk.best.off) / 2))) {
       out.push_back(walk.met[rng.below(walk.met.size())].beat);
@@ -307,13 +315,10 @@ std::vector<Beat> plausible_beats(const MemoryProfile& profile, std::size_t coun
       std::min(kClearlyLess * without, kMostOffOnAverage * static_cast<double>(fit.cycles()));
   std::vector<Walked> walks;
   for (const auto& candidate : candidates) walks.push_back(walked(fit, candidate));
-  const Candidate best =
-      std::min_element(walks.begin(), walks.end(), [](const Walked& a, const Walked& b) {
-        return a.best.off < b.best.off;
-      })->best;
+  const Candidate best = best_of(walks);
   if (best.off > most || best.beat.period_s < kLeastPeriod_s) return {};
   std::erase_if(walks, [](const Walked& walk) { return walk.met.empty(); });
-  return drawn_from(walks, best.off, count);
+  return drawn_from(walks, count);
 }
 
 }  // namespace mare::policy
