@@ -29,9 +29,9 @@ std::string MoveSlots::ask(const OperationId& id, const HostId& source, const Ho
 }
 
 void MoveSlots::on_turn(const OperationId& id, std::function<void()> turn) {
-  for (auto& waiter : queue_) {
-    if (waiter.id == id) waiter.turn = std::move(turn);
-  }
+  const auto waiter =
+      std::find_if(queue_.begin(), queue_.end(), [&id](const auto& one) { return one.id == id; });
+  if (waiter != queue_.end()) waiter->turn = std::move(turn);
 }
 
 bool MoveSlots::shares(const OperationId& id) const {
