@@ -53,7 +53,7 @@ struct Seen {
   std::vector<double> bytes;
 };
 
-double seconds(Microseconds span) {
+double in_seconds(Microseconds span) {
   return std::chrono::duration<double>(span).count();
 }
 
@@ -62,10 +62,10 @@ std::vector<Seen> newest_of(const MemoryProfile& profile) {
   std::vector<Seen> out;
   for (auto cycle = profile.cycles.rbegin(); cycle != profile.cycles.rend(); ++cycle) {
     Seen seen;
-    seen.began = seconds(cycle->began - profile.taken);
+    seen.began = in_seconds(cycle->began - profile.taken);
     if (cycle->points.empty() || seen.began < -kNewest_s) continue;
     for (const auto& point : cycle->points) {
-      seen.at.push_back(seconds(point.wall));
+      seen.at.push_back(in_seconds(point.wall));
       seen.bytes.push_back(static_cast<double>(point.unique.count));
     }
     out.push_back(std::move(seen));
@@ -219,8 +219,7 @@ std::vector<Candidate> best_of_grid(const Fit& fit) {
 /// seen, so that in the end candidates are met as often as they are likely.
 class Walk {
  public:
-  Walk(const Fit& fit, const Candidate& begin, std::uint64_t seed)
-      : fit_(fit), here_(begin), rng_(seed) {}
+  Walk(const Fit& fit, const Candidate& begin) : fit_(fit), here_(begin) {}
 
   const Candidate& step() {
     // Small steps find the way where little is possible, large ones elsewhere.
@@ -249,7 +248,7 @@ class Walk {
 
   const Fit& fit_;
   Candidate here_;
-  SeededRng rng_;
+  SeededRng rng_{1};  // the same profile, the same way
 };
 
 struct Walked {
@@ -259,7 +258,7 @@ struct Walked {
 
 Walked walked(const Fit& fit, const Candidate& begin) {
   Walked out{{}, begin};
-  Walk walk(fit, begin, 1);
+  Walk walk(fit, begin);
   for (int step = 0; step < kSteps; ++step) {
     const Candidate& candidate = walk.step();
     if (candidate.off < out.best.off) out.best = candidate;
