@@ -368,11 +368,12 @@ std::vector<Knot> merge(const std::vector<CycleCurve>& cycles, Band band) {
       if (middle > 0) share = spread_of(values, middle) / middle;
     } else {
       // Most were cut short: the few that went on tell how it goes on, not where it begins. But the
-      // middle has no less than all of these: a burst that most have met later is in them.
-      middle += median(steps_between(cycles, before, x));
-      if (values.size() >= kFewestToTell) {
-        middle = std::max(middle, *std::min_element(values.begin(), values.end()));
-      }
+      // middle has no less than all of these, as a burst that most have met later is in them; and
+      // no more, as one that most had met before is not in it twice.
+      const double here = middle + median(steps_between(cycles, before, x));
+      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      const bool told = values.size() >= kFewestToTell;
+      middle = std::max(middle, told ? std::clamp(here, *least, *most) : here);
     }
     before = x;
     out.push_back({x, with_band(middle, share * middle, values, band)});

@@ -121,7 +121,7 @@ struct ReplayInput {
   const std::vector<DirtyCurve>* cycles = nullptr;
   std::uint64_t seed = 1;
   /// Of a guest that writes in bursts of seconds: one of these, by the seed, tells which rounds
-  /// have one, while the guest isn't throttled.
+  /// have one, while no throttle takes of its work.
   const std::vector<Beat>* beats = nullptr;
   double beats_from_s = 0;    // from the moment that beats count from to the start of the replay
   double longer_windows = 1;  // what is written between two looks is that of so much more progress

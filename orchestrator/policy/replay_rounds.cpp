@@ -110,6 +110,9 @@ class Rounds {
   double awake() const {
     return std::max({in_.most_share, in_.awake_share, curve_.share()}) * (1 - throttle_);
   }
+  /// Of a guest under a quota a throttle takes first what that keeps from it anyway; until then a
+  /// burst is as long as ever and comes by its clock.
+  bool held_back() const { return throttle_ > 0 && awake() < in_.most_share; }
   double progress_rate() const { return std::min(curve_.share(), awake()) * (1 - in_.slowdown); }
   /// Of the job's time, a second: what it would have done and does not. One that computes half of
   /// the time that it may loses half of it.
@@ -290,8 +293,7 @@ double Rounds::written_by_beat() const {
 }
 
 double Rounds::written_since_look() {
-  // A throttled guest does not keep its beat.
-  if (has_beat() && !(throttle_ > 0)) return written_by_beat();
+  if (has_beat() && !held_back()) return written_by_beat();
   if (!drawn()) return curve_.bytes(since_look_);
   const DirtyCurve& cycle = in_.cycles->at(rng_.next() % in_.cycles->size());
   if (!(throttle_ > 0) || !cycle.told_apart()) {

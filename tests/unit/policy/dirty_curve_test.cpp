@@ -313,6 +313,18 @@ TEST(DirtyCurve, ACycleThatWasCutShortMeetsTheBurstThatAllOthersMet) {
   EXPECT_NEAR(each.back().bytes(0.2), 0.1e6, 1e4) << "as it was seen";
 }
 
+TEST(DirtyCurve, ABurstThatMostHaveMetIsNotInTheMiddleTwice) {
+  // 25.6 MB, the same each time: four glances fell into it, and those that went on began before it.
+  const auto burst_at = [](double at) {
+    return [at](double p) { return p < at ? 0.2e6 : 25.6e6; };
+  };
+  const DirtyCycle glance = cycle(1, burst_at(0.05), 0.2);
+  const auto curve = DirtyCurve::from(profile(
+      {cycle(1, burst_at(0.8), 10), glance, glance, glance, glance, cycle(1, burst_at(0.9), 10)}));
+  EXPECT_NEAR(curve.bytes(0.2), 25.6e6, 1e4);
+  EXPECT_NEAR(curve.bytes(5), 25.6e6, 1e4);
+}
+
 /// It is moved twice a minute: whatever lasted for long was the first cycle after a move.
 TEST(DirtyCurve, TheFirstCycleAfterAMoveTellsHowTheOthersGoOn) {
   std::vector<DirtyCycle> cycles;

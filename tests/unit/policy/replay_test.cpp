@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <optional>
+#include <vector>
 
 #include "orchestrator/core/rng.h"
 #include "tests/unit/policy/replay_input.h"
@@ -204,6 +205,23 @@ TEST(Replay, UnderAQuotaAThrottledCpuHasWhatItSleptThrough) {
   const Replay quota = replay(in);
   ASSERT_TRUE(strict.converges && quota.converges);
   EXPECT_GT(quota.total_time_s, strict.total_time_s + 2) << "60% of it is not felt";
+}
+
+TEST(Replay, AThrottleThatTakesNothingLeavesABurstInItsPlace) {
+  // 18 MB each 2 s take 1.8 s on the link, so rounds and bursts are out of step after a while.
+  const std::vector<Beat> beats{{2, 0.5, 0.5, 18 * kMega, 0}};
+  const DirtyCurve part = writer(9 * kMega, 18 * kMega, 200 * kMega, 0.2);
+  ReplayInput in = input(part, Strategy::Throttled);
+  in.beats = &beats;
+  in.most_share = 0.25;
+  in.awake_share = 0.5;
+  const Replay quota = replay(in);
+  ASSERT_TRUE(quota.converges);
+  EXPECT_GT(quota.rounds.back().throttle, 0);
+  EXPECT_LE(quota.rounds.back().throttle, 0.5);
+  ReplayInput plain = in;
+  plain.sending.strategy = Strategy::PreCopy;
+  EXPECT_DOUBLE_EQ(quota.total_time_s, replay(plain).total_time_s);
 }
 
 TEST(Replay, AThrottledGuestsRoundsVary) {
