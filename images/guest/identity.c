@@ -9,6 +9,7 @@
 // anew before anybody takes one.
 #include "images/guest/identity.h"
 
+#include <cpuid.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -133,13 +134,21 @@ static bool hardware_seed(unsigned char* to, size_t size) {
   return good;
 }
 
+static bool has_rdrand(void) {
+  unsigned int eax = 0;
+  unsigned int ebx = 0;
+  unsigned int ecx = 0;
+  unsigned int edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_RDRND) != 0;
+}
+
 // The line tells one clone from another, but is no secret: only what the CPU or the device gave
 // counts as entropy.
 static bool reseed(const char* line) {
   static unsigned long long storage[1 + kSeedWords + kKernelLineMax / 8];
   struct rand_pool_info* pool = (struct rand_pool_info*)storage;  // its content begins at word 1
   unsigned long long* words = storage + 1;
-  bool good = __builtin_cpu_supports("rdrnd");
+  bool good = has_rdrand();
   for (int i = 0; good && i < kSeedWords; ++i) good = rdrand(&words[i]);
   if (!good) good = hardware_seed((unsigned char*)words, kSeedWords * sizeof *words);
   memcpy(words + kSeedWords, line, strlen(line));

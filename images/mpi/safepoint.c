@@ -144,6 +144,7 @@ static void* find(void** found, const char* name, const char* library) {
 // Fortran has entries of its own in Open MPI, which call PMPI_X and so pass ours by: one under four
 // names, for the ways in which compilers write them, and another for the module mpi_f08. All
 // arguments are addresses, the last one that of the error, which the module may leave out (NULL).
+// NOLINTBEGIN(bugprone-macro-parentheses): a parameter list is one already
 #define FORTRAN_ENTRY(function, real_name, library, parameters, arguments, before, after) \
   EXPORTED void function parameters;                                                      \
   EXPORTED void function parameters {                                                     \
@@ -153,6 +154,7 @@ static void* find(void** found, const char* name, const char* library) {
     real arguments;                                                                       \
     after;                                                                                \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 #define SAME_AS(function, alias_name, parameters) \
   EXPORTED void alias_name parameters __attribute__((alias(#function)))
 #define IN_FORTRAN_WITH(lower, upper, parameters, arguments, before, after)                    \
