@@ -224,6 +224,21 @@ TEST(Replay, AThrottleThatTakesNothingLeavesABurstInItsPlace) {
   EXPECT_DOUBLE_EQ(quota.total_time_s, replay(plain).total_time_s);
 }
 
+TEST(Replay, RoundsThatAreAlikeEndWhenALookFallsIntoABurst) {
+  // 19 MB each 2 s, of which a window of 1.9 s has all: each look is 0.1 s earlier in the beat.
+  const DirtyCurve curve = writer(9.5 * kMega, 19 * kMega, 200 * kMega);
+  ReplayInput in = input(curve);
+  EXPECT_FALSE(replay(in).converges) << "without a beat each round is like the one before";
+  for (const double since : {0.2, 0.7, 1.2, 1.7}) {
+    const std::vector<Beat> beats{{2, 0.5, 0.5, 19 * kMega, since}};
+    in.beats = &beats;
+    const Replay out = replay(in);
+    EXPECT_TRUE(out.converges) << since;
+    EXPECT_GT(out.rounds.size(), 4U);
+    EXPECT_LT(out.rounds.size(), 40U);
+  }
+}
+
 TEST(Replay, AThrottledGuestsRoundsVary) {
   // 3.3 MB are dirty again after each round, held back to a half or not, and 3 would do.
   const DirtyCurve curve = writer(100 * kMega, 3.3 * kMega, 200 * kMega);
