@@ -239,7 +239,7 @@ StandbyAnswer World::keep(SimHost& host, const CheckpointPart& part) {
   answer.vm = part.vm;
   const auto known = host.standbys.find(part.vm);
   const bool is_there = known != host.standbys.end() && known->second.is_of(part);
-  const Bytes room = free(host) - standby_memory(host);
+  const Bytes room = free_memory(host) - standby_memory(host);
   if (!is_what_it_says(part)) {
     answer.why_not = part.path + " is gone or damaged, or one that it is built on is";
   } else if (!is_there && known != host.standbys.end()) {
@@ -256,7 +256,7 @@ StandbyAnswer World::keep(SimHost& host, const CheckpointPart& part) {
 }
 
 void World::give_way(SimHost& host, const VmId& to) {
-  while (!host.standbys.empty() && free(host) < standby_memory(host)) {
+  while (!host.standbys.empty() && free_memory(host) < standby_memory(host)) {
     auto going = host.standbys.begin();
     if (going->first == to && host.standbys.size() > 1) ++going;
     host.standbys.erase(going);

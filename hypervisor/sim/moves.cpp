@@ -78,7 +78,7 @@ Status World::begin_move(const MigrationTicket& ticket, const HostId& source, co
               ticket.operation.value;
   } else if (find_copy(to, ticket.vm.id) != nullptr) {
     refusal = "host " + to.value + " has a copy of " + ticket.vm.id.value + " already";
-  } else if (free(there) < guest->spec.memory + there.model.vm_overhead) {
+  } else if (free_memory(there) < guest->spec.memory + there.model.vm_overhead) {
     refusal = "host " + to.value + " has no memory for " + ticket.vm.id.value;
   }
   if (!refusal.empty()) {

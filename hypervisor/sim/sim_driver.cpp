@@ -106,14 +106,11 @@ Status SimDriver::check_room(World& world, SimHost& host, const VmSpec& vm) cons
                           ")");
   }
   const Bytes wanted = vm.memory + host.model.vm_overhead;
-  if (world.free(host) < wanted) {
-    // clang-analyzer 14 takes the end of a temporary string for a second one.
-    // NOLINTBEGIN(clang-analyzer-unix.Malloc)
-    return make_error(Code::ResourceExhausted, "host " + host_.value + " has " +
-                                                   std::to_string(world.free(host).count >> 20U) +
-                                                   " MiB free, VM " + vm.id.value + " needs " +
-                                                   std::to_string(wanted.count >> 20U));
-    // NOLINTEND(clang-analyzer-unix.Malloc)
+  if (world.free_memory(host) < wanted) {
+    return make_error(Code::ResourceExhausted,
+                      "host " + host_.value + " has " +
+                          std::to_string(world.free_memory(host).count >> 20U) + " MiB free, VM " +
+                          vm.id.value + " needs " + std::to_string(wanted.count >> 20U));
   }
   return ok_status();
 }
@@ -177,7 +174,7 @@ Result<TemplateStatus> SimDriver::make_template(const TemplateSpec& what) {
         if (!refused.empty()) return make_error(Code::Unsupported, refused);
         const auto known = host.templates.find(name_of(what));
         if (known == host.templates.end()) {
-          if (world.free(host) < what.memory + host.model.vm_overhead) {
+          if (world.free_memory(host) < what.memory + host.model.vm_overhead) {
             return make_error(Code::ResourceExhausted,
                               "host " + host_.value + " has no memory for a template now");
           }

@@ -89,7 +89,7 @@ Bytes World::used(const SimHost& host) const {
   return sum;
 }
 
-Bytes World::free(const SimHost& host) const {
+Bytes World::free_memory(const SimHost& host) const {
   return host.model.memory - used(host);
 }
 

@@ -295,7 +295,7 @@ class World {
   bool agent_answers(const SimHost& host) const;
   bool on_network(const SimHost& host) const;
   Bytes used(const SimHost& host) const;
-  Bytes free(const SimHost& host) const;
+  Bytes free_memory(const SimHost& host) const;
   void kill(const HostId& id);
   void cut(const HostId& id, Time until);
 

@@ -114,7 +114,7 @@ MAY_BE_PUBLIC = {
 # The operating system's own headers: by folder, or by name at the top.
 SYSTEM_FOLDERS = ("sys/", "net/", "netinet/", "arpa/", "linux/", "bits/")
 SYSTEM_HEADERS = frozenset("""
-    assert ctype dirent dlfcn endian errno fcntl float fnmatch getopt glob grp ifaddrs inttypes limits
+    assert cpuid ctype dirent dlfcn endian errno fcntl float fnmatch getopt glob grp ifaddrs inttypes limits
     locale math mntent netdb poll pthread pty pwd regex sched semaphore setjmp signal spawn stdalign
     stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings syslog termios
     time ucontext unistd utime utmp wait wchar
