@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import pathlib
 import sqlite3
@@ -45,7 +46,7 @@ class RecordedTest(unittest.TestCase):
                     made.execute(f"create table {table} (id text)")
                     made.execute(f"insert into {table} values ('one')")
             recorded.pack(database, file)
-            database.write_bytes(recorded.lzma.decompress(file.read_bytes()))
+            database.write_bytes(lzma.decompress(file.read_bytes()))
             with sqlite3.connect(database) as packed:
                 counts = {table: packed.execute(f"select count(*) from {table}").fetchone()[0] for table in (*recorded.LEFT_OUT, "forecast")}
         self.assertEqual(counts, {**dict.fromkeys(recorded.LEFT_OUT, 0), "forecast": 1})
