@@ -29,8 +29,9 @@ bool holds_at_slowest(virDomainPtr domain) {
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
-// Longer than it takes where there is a connection to be seen.
-constexpr auto kConnectsWithin = std::chrono::milliseconds{500};
+// libvirt's job begins before the destination's QEMU does: seconds, on a host that is busy. Longer
+// than that, and no longer, as it may be by a way on which nothing is to be seen.
+constexpr auto kConnectsWithin = std::chrono::seconds{10};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
@@ -319,7 +320,7 @@ void Outgoing::switch_to_post_copy(Job& job, virDomainPtr domain) {
   const MonotonicTime now = shared_->clock.now();
   if (!job.switches_since) job.switches_since = now;
   const bool known = job.connected || job.unbounded;
-  if (!known && now - *job.switches_since < kConnectsWithin) return;
+  if (!known && job.queues && now - *job.switches_since < kConnectsWithin) return;
   if (virDomainMigrateStartPostCopy(domain, 0) != 0) return;
   const std::lock_guard lock(shared_->mutex);
   job.switched = true;
