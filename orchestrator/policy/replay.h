@@ -17,12 +17,14 @@ namespace mare::policy {
 /// What a move costs beside its pages. The defaults are of QEMU 10 under TCG on a loaded machine;
 /// past moves correct them (correction.h).
 struct HypervisorCosts {
-  // Until the first page, the slower the less is idle: first rounds began after 0.07 s with 0.05 of
-  // two CPUs busy, 0.11 s with 0.65; on a slower machine after 0.18 s with 0.3, 0.23 s with a whole
-  // one. (0.42 and 0.5 s where libvirt asks for each feature of the CPU, as with KVM.) Past moves
-  // correct that (learn_set_up()).
+  // Until the first page: 0.07 s and 0.11 s on one machine, 0.18 s and 0.35 s on slower ones, while
+  // most of two CPUs was idle. (0.42 and 0.5 s where libvirt asks for each feature of the CPU, as
+  // with KVM.) Past moves correct that (learn_set_up()).
   double set_up_s = 0.07;
-  double start_busy_s = 0.06;   // more where a whole CPU is busy
+  // Two daemons and an emulator that starts could use so many CPUs; where fewer are idle it takes
+  // as much longer. Of 82 moves between guests on two CPUs, 0.38 s with 0.5 of them busy were 0.6 s
+  // with 1.0 and 0.95 s with 1.3: the set-ups come out best with 1.4 to 1.8.
+  double start_cpus = 1.5;
   double switch_s = 0.03;       // paused, beside what is sent then
   double device_bytes = 0.4e6;  // sent paused
   double page_bytes = 4096;

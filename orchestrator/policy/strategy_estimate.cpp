@@ -45,6 +45,8 @@ constexpr int kSweepEnds = 8;
 constexpr double kLongPacket_s = 0.01;
 // A channel that packs so much quicker than the link carries need not take turns with another.
 constexpr double kMuchQuicker = 3;
+// CPUs: where its guests keep a host wholly busy, what is new gets a part all the same.
+constexpr double kLeastIdle = 0.2;
 // Shorter limits of the downtime than the usual one.
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{60}, Milliseconds{30}};
@@ -553,8 +555,9 @@ HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts cost
 }
 
 double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
-  const double busy = std::clamp(profile.busy_cpus, 0.0, std::min(1.0, profile.host_cpus));
-  return costs.set_up_s + costs.start_busy_s * busy;
+  if (!(profile.host_cpus > 0)) return costs.set_up_s;
+  const double idle = std::max(kLeastIdle, profile.host_cpus - std::max(0.0, profile.busy_cpus));
+  return costs.set_up_s * std::max(1.0, costs.start_cpus / idle);
 }
 
 double added_job_time(const Situation& situation, const Replay& replay) {
