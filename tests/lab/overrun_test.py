@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 
 from lib.cluster import Cluster, Json
+from lib.extent import IN_FULL
 from lib.waiting import wait_until
 
 POOL = "late"
@@ -27,6 +28,7 @@ class OverrunTest(unittest.TestCase):
     def operation(self, operation: Json) -> Json:
         return self.cluster.get(f"operations/{operation['id']}")
 
+    @IN_FULL
     def test_it_is_forecast_anew_and_ends_by_another_strategy(self) -> None:
         job = self.cluster.submit("POST", "jobs", {"pool": POOL, "command": ["sh", "-c", WRITER], "ranks": 1})["target"]
         directory = self.cluster.state / "jobs" / job

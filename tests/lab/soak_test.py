@@ -12,7 +12,7 @@ from lib.soak import run_soak
 
 class SoakTest(unittest.TestCase):
     def test_there_and_back_again_and_again(self) -> None:
-        wanted = 50 if FULL else 4
+        wanted = 50 if FULL else 2
         cluster = Cluster()
         cluster.restore()
         cluster.without_pools()
