@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orchestrator/policy/crowding.h"
 #include "orchestrator/policy/strategy_estimate.h"
 
 namespace mare::engine {
@@ -26,7 +27,9 @@ std::optional<ForecastOutcome> measured_outcome(const Migration& migration) {
   // A first round that begins at zero is one whose begin nobody saw.
   const bool live = out.strategy != Strategy::CheckpointRestart;
   if (live && !migration.rounds.empty() && migration.rounds.front().started.count() > 0) {
-    out.set_up_s = std::min(out.total_time_s, seconds(migration.rounds.front().started));
+    const Round& first = migration.rounds.front();
+    out.set_up_s = std::min(out.total_time_s, seconds(first.started));
+    out.first_round = {seconds(first.duration), static_cast<double>(first.sent.count)};
   }
   return out;
 }
@@ -71,6 +74,10 @@ std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   out.added_job_time_s = forecast.outcome->added_job_time_s;
   out.set_up_s = forecast.outcome->set_up_s;
   out.usual_set_up_s = policy::usual_set_up_s(forecast.profile);
+  out.unfilled = policy::seen_unfilled_share(forecast.profile, forecast.link.goodput,
+                                             forecast.policy, *forecast.outcome);
+  out.usual_unfilled = policy::usual_unfilled_share(forecast.profile, forecast.link.goodput,
+                                                    forecast.outcome->strategy);
   return out;
 }
 

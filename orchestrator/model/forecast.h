@@ -257,6 +257,13 @@ struct Timing {
   Seconds within{600};
 };
 
+/// All of memory once, as it was seen on the wire.
+struct FirstRound {
+  double duration_s = 0;
+  double sent_bytes = 0;
+  bool operator==(const FirstRound&) const = default;
+};
+
 /// What came of a move that was forecast.
 struct ForecastOutcome {
   Strategy strategy = Strategy::PreCopy;  // that was taken
@@ -265,6 +272,7 @@ struct ForecastOutcome {
   std::optional<double> downtime_s;        // as the hypervisor tells, else as the guest saw it
   std::optional<double> added_job_time_s;  // told by a client that timed the job
   std::optional<double> set_up_s;          // until its first page went out; none: not seen
+  std::optional<FirstRound> first_round;   // none: not seen
 };
 
 /// Of a verdict (StrategyForecast::converges) once its sending was over. Open: it had been left

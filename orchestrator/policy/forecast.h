@@ -24,6 +24,8 @@ struct PastMove {
   std::optional<double> added_job_time_s;
   std::optional<double> set_up_s;  // until its first page, as it was seen
   double usual_set_up_s = 0;       // and as the model counts it, which knows of no past moves
+  std::optional<double> unfilled;  // seen_unfilled_share()
+  double usual_unfilled = 0;       // usual_unfilled_share()
 };
 
 /// The job whose rank runs on the VM.

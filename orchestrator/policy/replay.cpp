@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "orchestrator/policy/crowding.h"
+
 namespace mare::policy {
 namespace {
 
@@ -12,9 +14,11 @@ namespace {
 constexpr double kWaitPiece = 1.0 / 200;
 
 /// Of a VM that stands still all along.
-double still_rate(const ReplayInput& input) {
+double still_rate(const ReplayInput& input, const HypervisorCosts& costs) {
   const double link = input.link_rate * input.still_gain;
-  return std::min(link, input.rate_limit.value_or(link));
+  const double others = input.busy_cpus - input.curve->share();
+  const double filled = 1 - unfilled_share(others, input.host_cpus, input.link_rate, costs);
+  return std::min(link * filled, input.rate_limit.value_or(link));
 }
 
 /// All pages once, with their headers.
@@ -27,7 +31,7 @@ double wire_of_memory(const ReplayInput& input, const HypervisorCosts& costs) {
 Replay stop_and_copy(const ReplayInput& input, const HypervisorCosts& costs) {
   Replay out;
   const double wire = wire_of_memory(input, costs);
-  const double pages_s = wire / still_rate(input) + input.zero_bytes / costs.zero_scan_rate;
+  const double pages_s = wire / still_rate(input, costs) + input.zero_bytes / costs.zero_scan_rate;
   const double device_s = costs.device_bytes / (input.link_rate * input.still_gain);
   out.downtime_s = pages_s + costs.switch_s + device_s;
   out.total_time_s = costs.set_up_s + out.downtime_s;
@@ -164,7 +168,7 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
 }
 
 Replay replay(const ReplayInput& input, const HypervisorCosts& costs) {
-  if (!(still_rate(input) > 0) || input.curve == nullptr) {
+  if (input.curve == nullptr || !(still_rate(input, costs) > 0)) {
     Replay out;
     out.converges = false;
     return out;

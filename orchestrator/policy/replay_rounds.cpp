@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "orchestrator/core/rng.h"
+#include "orchestrator/policy/crowding.h"
 #include "orchestrator/policy/replay.h"
 #include "orchestrator/policy/statistics.h"
 #include "orchestrator/policy/sweep.h"
@@ -137,18 +138,9 @@ class Rounds {
     return std::min(in_.link_rate, writes * costs_.write_bytes / costs_.rate_window_s);
   }
 
-  /// Of the time, by chance: so many CPUs of the host are all busy with what wants `wanted` of
-  /// them.
-  double all_busy(double wanted, double cpus) const {
-    return std::pow(std::min(1.0, wanted / in_.host_cpus), cpus);
-  }
-
-  /// Of the link's time in a live round: in the rest all CPUs of the host are busy with others
-  /// while what sends wants one.
+  /// Of the link's time in a live round.
   double filled_share() const {
-    if (!(in_.host_cpus > 0)) return 1;
-    const double wanted = std::min(1.0, in_.link_rate / costs_.mover_rate);
-    return 1 - all_busy(in_.busy_cpus, in_.host_cpus) * wanted * wanted;
+    return 1 - unfilled_share(in_.busy_cpus, in_.host_cpus, in_.link_rate, costs_);
   }
 
   /// What all channels together compress. Where the host has no CPUs to spare, they and the guests
@@ -174,7 +166,8 @@ class Rounds {
   /// Of the time: the CPUs that the guest is not on are all busy with what wants so many CPUs, and
   /// what of it wakes then shares the guest's own by halves.
   double others_busy(double wanted) const {
-    return in_.host_cpus > 0 ? all_busy(wanted, std::max(1.0, in_.host_cpus - 1)) : 0;
+    return in_.host_cpus > 0 ? all_busy(wanted, in_.host_cpus, std::max(1.0, in_.host_cpus - 1))
+                             : 0;
   }
 
   /// How busy the destination's slower end is with what comes last, 0 to 1, of a CPU: that may be

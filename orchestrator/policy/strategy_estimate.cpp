@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orchestrator/policy/correction.h"
+#include "orchestrator/policy/crowding.h"
 #include "orchestrator/policy/pause.h"
 #include "orchestrator/policy/statistics.h"
 #include "orchestrator/policy/sweep.h"
@@ -528,7 +529,9 @@ std::vector<Replay> replays_at_ends(const Situation& situation, const Sending& s
 
 Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts& hypervisor)
     : input(forecast_input),
-      costs(with_rates_of(forecast_input.profile, hypervisor)),
+      costs(with_crowding(
+          learn_crowding(forecast_input.past, forecast_input.source, forecast_input.destination),
+          with_rates_of(forecast_input.profile, hypervisor))),
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),

@@ -206,6 +206,10 @@ std::string outcome_text(const ForecastOutcome& outcome) {
   if (outcome.downtime_s) out["downtime_s"] = *outcome.downtime_s;
   if (outcome.added_job_time_s) out["added_job_time_s"] = *outcome.added_job_time_s;
   if (outcome.set_up_s) out["set_up_s"] = *outcome.set_up_s;
+  if (outcome.first_round) {
+    out["first_round"] = {{"duration_s", outcome.first_round->duration_s},
+                          {"sent_bytes", outcome.first_round->sent_bytes}};
+  }
   return out.dump();
 }
 
@@ -219,6 +223,10 @@ ForecastOutcome forecast_outcome_from(const json& from) {
     out.added_job_time_s = number_or(from, "added_job_time_s", 0.0);
   }
   if (from.contains("set_up_s")) out.set_up_s = number_or(from, "set_up_s", 0.0);
+  if (from.contains("first_round")) {
+    const json& round = from["first_round"];
+    out.first_round = {number_or(round, "duration_s", 0.0), number_or(round, "sent_bytes", 0.0)};
+  }
   return out;
 }
 

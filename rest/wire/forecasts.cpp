@@ -140,13 +140,18 @@ Json to_json(const StrategyForecast& forecast) {
               {"added_job_time_s", to_json(forecast.added_job_time_s)}};
 }
 
+Json to_json(const FirstRound& round) {
+  return Json{{"duration_s", round.duration_s}, {"sent_bytes", round.sent_bytes}};
+}
+
 Json to_json(const ForecastOutcome& outcome) {
   return Json{{"strategy", to_string(outcome.strategy)},
               {"total_time_s", outcome.total_time_s},
               {"sent_bytes", outcome.sent_bytes},
               {"downtime_s", number_or_null(outcome.downtime_s)},
               {"added_job_time_s", number_or_null(outcome.added_job_time_s)},
-              {"set_up_s", number_or_null(outcome.set_up_s)}};
+              {"set_up_s", number_or_null(outcome.set_up_s)},
+              {"first_round", outcome.first_round ? to_json(*outcome.first_round) : Json(nullptr)}};
 }
 
 Json to_json(const Forecast& forecast) {

@@ -199,7 +199,13 @@ int run(const std::string& database, bool emulated) {
       if (!some) return some.error();
       made.insert(made.end(), some->begin(), some->end());
     }
-    for (auto& move : moves) move.profile.emulated = move.profile.emulated || emulated;
+    for (auto& move : moves) {
+      move.profile.emulated = move.profile.emulated || emulated;
+      // Older databases have it in the migration alone.
+      const auto migration = reader.migration(move.id);
+      const auto measured = migration ? engine::measured_outcome(*migration) : std::nullopt;
+      if (move.outcome && measured) move.outcome->first_round = measured->first_round;
+    }
     return ok_status();
   });
   if (!read) {

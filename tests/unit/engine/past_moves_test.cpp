@@ -63,6 +63,28 @@ TEST(PastMoves, TheSetUpIsWhatWentBeforeTheFirstRoundThatWasSeenToBegin) {
   EXPECT_EQ(measured_outcome(migration)->set_up_s, std::nullopt) << "that was the file's";
 }
 
+TEST(PastMoves, AFirstRoundIsKeptIfItWasSeenToBegin) {
+  Migration migration = moved();
+  migration.sending.strategy = Strategy::PreCopy;
+  EXPECT_EQ(measured_outcome(migration)->first_round, std::nullopt);
+  migration.rounds.resize(2);
+  migration.rounds[0].duration = Microseconds{1'500'000};
+  migration.rounds[0].sent = Bytes{90'000'000};
+  EXPECT_EQ(measured_outcome(migration)->first_round, std::nullopt);
+  migration.rounds[0].started = Microseconds{250'000};
+  EXPECT_EQ(measured_outcome(migration)->first_round, (FirstRound{1.5, 90e6}));
+
+  Forecast forecast = said();
+  forecast.outcome = measured_outcome(migration);
+  EXPECT_EQ(past_move(forecast)->unfilled, std::nullopt) << "of a link that was not measured";
+  forecast.link.goodput = BytesPerSecond{120e6};
+  EXPECT_DOUBLE_EQ(past_move(forecast)->unfilled.value_or(-1), 0.5);
+  EXPECT_DOUBLE_EQ(past_move(forecast)->usual_unfilled, 0);
+  forecast.profile.host_cpus = 2;
+  forecast.profile.busy_cpus = 1.5;
+  EXPECT_GT(past_move(forecast)->usual_unfilled, 0.1);
+}
+
 TEST(PastMoves, AMoveIsHeldAgainstTheStrategyThatItTook) {
   Forecast forecast = said();
   EXPECT_FALSE(past_move(forecast)) << "nothing came of it yet";

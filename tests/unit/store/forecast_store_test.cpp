@@ -92,7 +92,8 @@ Forecast full_forecast(const std::string& id) {
   out.sending.sweep_switch = {
       out.profile.sweep, {Milliseconds{0}, Milliseconds{1500}}, 0.375, Milliseconds{4321}};
   out.reason = "because";
-  out.outcome = ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125, 0.375};
+  out.outcome =
+      ForecastOutcome{Strategy::Hybrid, 2.5, 2e8, 0.25, -0.125, 0.375, FirstRound{1.5, 9e7}};
   out.verdicts = {{1, Strategy::PreCopy, VerdictScore::Wrong},
                   {2, Strategy::Compressed, VerdictScore::Open}};
   return out;
@@ -202,6 +203,7 @@ TEST_F(ForecastStoreTest, EveryFieldOfAForecastComesBack) {
     EXPECT_EQ(row->outcome->downtime_s, 0.25);
     EXPECT_EQ(row->outcome->added_job_time_s, -0.125);
     EXPECT_EQ(row->outcome->set_up_s, 0.375);
+    EXPECT_EQ(row->outcome->first_round, (FirstRound{1.5, 9e7}));
     EXPECT_EQ(row->verdicts, written.verdicts);
     return ok_status();
   }));
