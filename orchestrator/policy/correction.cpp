@@ -11,6 +11,11 @@
 #include "orchestrator/policy/statistics.h"
 
 namespace mare::policy {
+
+bool between(const PastMove& move, const HostId& source, const HostId& destination) {
+  return move.source == source && move.destination == destination;
+}
+
 namespace {
 
 // Weight of what was known before, in moves.
@@ -192,10 +197,6 @@ double slope_of(const std::vector<Pair>& all) {
   return (n * slope + kPriorSlopeMoves) / (n + kPriorSlopeMoves);
 }
 
-bool same_hosts(const PastMove& move, const Place& place) {
-  return move.source == place.source && move.destination == place.destination;
-}
-
 /// Of like speed. What is off by a constant, as unpacking where the CPUs limit a move and not the
 /// link, is another constant over another link.
 bool same_link(const PastMove& move, const Place& place) {
@@ -214,7 +215,7 @@ constexpr std::array kFarToNear{kAny, kLink, kHosts, kProgram};
 
 Nearness nearness(const PastMove& move, const Place& place) {
   if (!same_link(move, place)) return kAny;
-  if (!same_hosts(move, place)) return kLink;
+  if (!between(move, place.source, place.destination)) return kLink;
   return move.program == place.program ? kProgram : kHosts;
 }
 
@@ -319,7 +320,7 @@ SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place) {
   for (const bool here : {false, true}) {
     std::vector<std::pair<double, double>> factors;
     for (const auto* move : seen) {
-      if (here && !same_hosts(*move, place)) continue;
+      if (here && !between(*move, place.source, place.destination)) continue;
       factors.emplace_back(
           std::clamp(*move->set_up_s / move->usual_set_up_s, kLeastFactor, kMostSetUpFactor), 1);
     }

@@ -19,6 +19,9 @@ const Estimate& estimate_of(const StrategyForecast& forecast, Quantity quantity)
 /// None: it was not measured.
 std::optional<double> outcome_of(const PastMove& move, Quantity quantity);
 
+/// These two hosts, in this direction.
+bool between(const PastMove& move, const HostId& source, const HostId& destination);
+
 /// corrected = factor * model + offset + set_up_s; deviation is what is left then, as a share of
 /// the value plus an absolute part (1 standard deviation).
 struct Correction {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "orchestrator/policy/correction.h"
+
 namespace mare::policy {
 namespace {
 
@@ -19,7 +21,8 @@ constexpr double kShortestRound_s = 0.3;
 // Busy guests let go of a CPU now and then.
 constexpr double kMostUnfilled = 0.9;
 
-/// CPUs that the guest itself was seen to take.
+/// CPUs that the guest itself was seen to take. As DirtyCurve::share(), for which a curve would
+/// have to be made of each of hundreds of past moves.
 double own_cpus(const MemoryProfile& profile) {
   double wall = 0;
   double progress = 0;
@@ -77,7 +80,7 @@ double learn_crowding(const std::vector<PastMove>& past, const HostId& source,
     for (auto move = past.rbegin(); move != past.rend() && count < kNewestMoves; ++move) {
       if (!move->unfilled) continue;
       ++count;
-      if (here && !(move->source == source && move->destination == destination)) continue;
+      if (here && !between(*move, source, destination)) continue;
       products += *move->unfilled * move->usual_unfilled;
       squares += move->usual_unfilled * move->usual_unfilled;
     }

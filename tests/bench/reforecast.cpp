@@ -204,7 +204,8 @@ int run(const std::string& database, bool emulated) {
       // Older databases have it in the migration alone.
       const auto migration = reader.migration(move.id);
       const auto measured = migration ? engine::measured_outcome(*migration) : std::nullopt;
-      if (move.outcome && measured) move.outcome->first_round = measured->first_round;
+      if (move.outcome && !move.outcome->first_round && measured)
+        move.outcome->first_round = measured->first_round;
     }
     return ok_status();
   });
