@@ -199,12 +199,21 @@ def one_run(cluster: Cluster, hand: ByHand, job: Job, rate: str, method: Method 
     return row
 
 
-def turns(chance: random.Random, repeat: int) -> list[tuple[str, Method | str]]:
-    """Each method so often, by chance; with a name of its own for each of its turns."""
+def turns(chance: random.Random, repeat: int, compared: int) -> list[tuple[str, Method | str]]:
+    """Each method so often, by chance; with a name of its own for each of its turns. `compared`: of those whose medians are compared."""
+    often: list[tuple[Method | str, int]] = [*((method, compared) for method in (OURS, *METHODS)),
+                                             *((method, repeat) for method in (SAVE_RESTORE, NOTHING, HALT))]
     methods: list[tuple[str, Method | str]] = [(f"{method if isinstance(method, str) else method.name} {turn + 1}", method)
-                                               for turn in range(repeat) for method in (OURS, *METHODS, SAVE_RESTORE, NOTHING, HALT)]
+                                               for method, times in often for turn in range(times)]
     chance.shuffle(methods)
     return methods
+
+
+def repeats(options: argparse.Namespace, rate: str) -> tuple[int, int]:
+    """For `turns`."""
+    if options.quick:
+        return 1, 1
+    return options.repeat, (options.repeat_1gbit or options.repeat) if rate == "1gbit" else options.repeat
 
 
 def new_vm(cluster: Cluster) -> None:
@@ -228,7 +237,7 @@ def run(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         for rate in ("100mbit",) if options.quick else ("100mbit", "1gbit"):
             for name, workload in cases(rate)[:2 if options.quick else 4]:
                 cluster.lab("rate", "1gbit")
-                wanted = {f"{rate} {name} {turn}": method for turn, method in turns(chance, 1 if options.quick else options.repeat)}
+                wanted = {f"{rate} {name} {turn}": method for turn, method in turns(chance, *repeats(options, rate))}
                 job, home, away = None, "", ""
                 if wanted.keys() - partial.rows.keys():
                     new_vm(cluster)
@@ -324,7 +333,7 @@ def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dic
     saturated = middle(quiet, "added_job_time_s", rate=slow, case="saturated", method=OURS)
     downtimes = sorted(row["downtime_s"] * 1000 for row in ours)
     return {
-        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "caps": caps.stated(), "patience": PATIENCE, "load_limit": calm.LOAD_LIMIT,
+        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "repeat": {rate: repeats(options, rate)[1] for rate in GOODPUT}, "caps": caps.stated(), "patience": PATIENCE, "load_limit": calm.LOAD_LIMIT,
                   "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
         "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
         "baselines": {"methods": [one.name for one in METHODS], "checkpoint_restart": SAVE_RESTORE.name},
