@@ -333,7 +333,8 @@ def results_of(rows: list[Json], options: argparse.Namespace, caps: Caps) -> dic
     saturated = middle(quiet, "added_job_time_s", rate=slow, case="saturated", method=OURS)
     downtimes = sorted(row["downtime_s"] * 1000 for row in ours)
     return {
-        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "repeat": {rate: repeats(options, rate)[1] for rate in GOODPUT}, "caps": caps.stated(), "patience": PATIENCE, "load_limit": calm.LOAD_LIMIT,
+        "setup": {"memory_mib": MEMORY_MIB, "seed": options.seed, "repeat": {rate: repeats(options, rate)[1] for rate in GOODPUT},
+                  "caps": caps.stated(), "patience": PATIENCE, "load_limit": calm.LOAD_LIMIT,
                   "cases": {rate: {name: one.command for name, one in cases(rate)} for rate in GOODPUT}},
         "results": {"rows": rows, "dropped_for_load": len(rows) - len(quiet), "compared": compared},
         "baselines": {"methods": [one.name for one in METHODS], "checkpoint_restart": SAVE_RESTORE.name},
