@@ -77,22 +77,6 @@ bool continues(const Mapping& before, const Mapping& next) {
 
 }  // namespace
 
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int Fd::release() {
-  return std::exchange(fd_, -1);
-}
-
 std::string system_text(std::string_view what) {
   std::array<char, 128> words{};
   return std::string(what) + ": " + strerror_r(errno, words.data(), words.size());

@@ -13,30 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "orchestrator/core/fd.h"
 #include "orchestrator/core/result.h"
 #include "orchestrator/core/units.h"
 
 namespace mare::dirtylog {
 
 inline constexpr std::uint64_t kPage = 4096;
-
-/// Owns a descriptor.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd();
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-  int release();
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 /// "what: the system's words for errno"
 std::string system_text(std::string_view what);

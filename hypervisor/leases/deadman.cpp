@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "hypervisor/leases/fd.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::leases {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "hypervisor/leases/fd.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::leases {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <sstream>
 
-#include "hypervisor/leases/fd.h"
 #include "orchestrator/core/checksum.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::leases {
 namespace {

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "hypervisor/leases/fd.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::leases {
 namespace {

@@ -16,10 +16,10 @@
 
 #include "hypervisor/leases/deadman.h"
 #include "hypervisor/leases/enforcer.h"
-#include "hypervisor/leases/fd.h"
 #include "hypervisor/leases/storage_thread.h"
 #include "hypervisor/leases/vm_processes.h"
 #include "orchestrator/core/boot_clock.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::leases {
 namespace {

@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-#include "hypervisor/dirtylog/process.h"
+#include "orchestrator/core/fd.h"
 #include "orchestrator/core/log.h"
 #include "orchestrator/core/net.h"
 #include "orchestrator/core/result.h"
@@ -43,8 +43,8 @@ class NoticeSender {
   void send() const;
 
  private:
-  NoticeSender(dirtylog::Fd fd, std::string text) : fd_(std::move(fd)), text_(std::move(text)) {}
-  dirtylog::Fd fd_;
+  NoticeSender(Fd fd, std::string text) : fd_(std::move(fd)), text_(std::move(text)) {}
+  Fd fd_;
   std::string text_;
 };
 
@@ -71,8 +71,8 @@ class NoticeListener {
   std::string token_;
   std::string text_;
   bool tried_ = false;
-  dirtylog::Fd socket_;
-  dirtylog::Fd closing_;  // readable when this ends
+  Fd socket_;
+  Fd closing_;  // readable when this ends
   std::thread thread_;
 };
 

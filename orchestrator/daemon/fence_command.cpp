@@ -16,12 +16,10 @@
 #include <optional>
 #include <vector>
 
-#include "hypervisor/leases/fd.h"
+#include "orchestrator/core/fd.h"
 
 namespace mare::daemon {
 namespace {
-
-using leases::Fd;
 
 // One line of a log and of a host's reason.
 constexpr std::size_t kMostWords = 300;

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "hypervisor/leases/fd.h"
+#include "orchestrator/core/fd.h"
 #include "orchestrator/daemon/options.h"
 
 namespace mare::daemon {
@@ -76,7 +76,7 @@ TEST_F(FenceCommandTest, NeedNotSayAnything) {
 
 TEST_F(FenceCommandTest, LearnsWhichHostAndNothingElseOfMared) {
   ASSERT_EQ(setenv("MARE_HOST", "another", 1), 0);
-  const leases::Fd lock{::open((path_ + "/lock").c_str(), O_CREAT | O_RDWR, 0600)};
+  const Fd lock{::open((path_ + "/lock").c_str(), O_CREAT | O_RDWR, 0600)};
   ASSERT_TRUE(lock);
   const auto said =
       run(script("cd '" + path_ +
@@ -144,7 +144,7 @@ TEST_F(FenceCommandTest, WhatTakesTooLongIsKilledWithAllThatItBegan) {
   EXPECT_THAT(said.error().message, HasSubstr("waiting"));
   const int child = std::stoi(text_of("child"));
   // Gone, or a zombie that its new parent has not waited for yet: both end the descriptor's wait.
-  const leases::Fd process{static_cast<int>(::syscall(SYS_pidfd_open, child, 0))};
+  const Fd process{static_cast<int>(::syscall(SYS_pidfd_open, child, 0))};
   if (process) {
     pollfd gone{process.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&gone, 1, static_cast<int>(kLong.count())), 1) << "the child runs on";

@@ -17,7 +17,7 @@ namespace {
 // As unread_limit() for two channels over a link of 100 Mbit/s.
 constexpr int kBound = 512 * 1024;
 
-int buffer_of(const dirtylog::Fd& socket) {
+int buffer_of(const Fd& socket) {
   int bytes = 0;
   socklen_t size = sizeof bytes;
   EXPECT_EQ(getsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &bytes, &size), 0);
@@ -47,12 +47,12 @@ class IncomingQueuesTest : public testing::Test {
             },
             [] { return BytesPerSecond{12e6}; }};
   }
-  dirtylog::Fd connect() {
+  Fd connect() {
     auto out =
         dirtylog::connect_to({"127.0.0.1", port_}, clock_, clock_.now() + std::chrono::seconds{5});
     EXPECT_TRUE(out.ok());
     peers_.emplace_back(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    return out ? std::move(*out) : dirtylog::Fd{};
+    return out ? std::move(*out) : Fd{};
   }
   template <typename Condition>
   bool within_seconds(Condition condition) {
@@ -67,8 +67,8 @@ class IncomingQueuesTest : public testing::Test {
   std::atomic<bool> warned_ = false;
   Log log_;
   std::uint16_t port_ = 0;
-  dirtylog::Fd listener_;
-  std::vector<dirtylog::Fd> peers_;
+  Fd listener_;
+  std::vector<Fd> peers_;
   VmKey vm_;
   std::atomic<bool> started_ = false;
   std::atomic<bool> expected_ = true;
@@ -77,7 +77,7 @@ class IncomingQueuesTest : public testing::Test {
 };
 
 TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) {
-  const dirtylog::Fd first = connect();
+  const Fd first = connect();
   IncomingQueues queues(host(), clock_, log_);
   queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
@@ -85,7 +85,7 @@ TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) 
   started_ = true;
   ASSERT_TRUE(within_seconds([&] { return buffer_of(first) == kBound || warned_; }));
   if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
-  const dirtylog::Fd second = connect();
+  const Fd second = connect();
   EXPECT_TRUE(within_seconds([&] { return buffer_of(second) == kBound; }));
 
   expected_ = false;
@@ -97,14 +97,14 @@ TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) 
   vm_.uuid[0] = '7';
   queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
-  const dirtylog::Fd later = connect();
+  const Fd later = connect();
   looked_ = 0;
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   EXPECT_NE(buffer_of(later), kBound) << "what it connects to when it runs is its own";
 }
 
 TEST_F(IncomingQueuesTest, OneThatRunsBeforeAnybodyLookedIsStillBounded) {
-  const dirtylog::Fd stream = connect();
+  const Fd stream = connect();
   started_ = true;
   expected_ = false;
   IncomingQueues queues(host(), clock_, log_);

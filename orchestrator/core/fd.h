@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace mare::leases {
+namespace mare {
 
 class Fd {
  public:
@@ -28,4 +28,4 @@ class Fd {
   int fd_ = -1;
 };
 
-}  // namespace mare::leases
+}  // namespace mare
