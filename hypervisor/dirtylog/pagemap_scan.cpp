@@ -12,11 +12,14 @@
 
 #include "hypervisor/dirtylog/kernel_abi.h"
 #include "hypervisor/dirtylog/own_memory.h"
+#include "orchestrator/core/thread_cpu.h"
 
 namespace mare::dirtylog {
 namespace {
 
 constexpr std::uint64_t kFeatures = abi::kWpAsync | abi::kWpUnpopulated | abi::kWpHugetlbfsShmem;
+constexpr std::size_t kPagesTimed = 4096;
+constexpr int kTimesThrough = 3;
 constexpr const char* kNeeds = "the dirty-page log needs Linux 6.7 or newer on the host";
 
 /// False for a kernel without these features, and for a descriptor that had its UFFDIO_API.
@@ -146,6 +149,34 @@ Status pagemap_scan_works() {
   const bool read = for_each_written(pagemap.get(), begin, end, count);
   if (armed && read && written == kPage) return ok_status();
   return make_error(Code::Unsupported, "PAGEMAP_SCAN does not see a write", kNeeds);
+}
+
+Result<std::chrono::nanoseconds> measure_first_write() {
+  if (auto works = pagemap_scan_works(); !works) return works.error();
+  const Fd uffd{static_cast<int>(
+      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | static_cast<int>(abi::kUserModeOnly)))};
+  const Fd pagemap{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+  const OwnMemory memory(kPagesTimed * kPage);
+  const auto begin = reinterpret_cast<std::uint64_t>(memory.data());
+  const auto size = kPagesTimed * kPage;
+  if (!memory || !initialize(uffd.get()) || !enlist(uffd.get(), begin, size)) {
+    return lacks("memory of this process");
+  }
+  const auto write_all = [&memory] {
+    const auto before = thread_cpu_time();
+    for (std::size_t page = 0; page < kPagesTimed; ++page) {
+      *reinterpret_cast<volatile std::byte*>(memory.data() + page * kPage) = std::byte{1};
+    }
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(thread_cpu_time() - before);
+  };
+  write_all();
+  auto quickest = std::chrono::nanoseconds::max();
+  for (int i = 0; i < kTimesThrough; ++i) {
+    if (!protect(pagemap.get(), begin, begin + size)) return lacks("PAGEMAP_SCAN");
+    const auto first = write_all();
+    quickest = std::min(quickest, std::max(first - write_all(), std::chrono::nanoseconds{0}));
+  }
+  return quickest / static_cast<std::int64_t>(kPagesTimed);
 }
 
 PagemapScan::PagemapScan(Process process, Fd uffd, Fd pagemap, Mapping ram)

@@ -39,8 +39,6 @@ constexpr milliseconds kGlance{235};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
-/// The first write to a page after the arming: measured 0.8 to 1.2 us (docs/dirty-log.md).
-constexpr nanoseconds kFault{1200};
 /// Pages are armed, and read, one after the other. A point is kept only if that took less than this
 /// part of its time: on a busy host a 50 ms point may be worth nothing.
 constexpr int kExactness = 4;
@@ -79,15 +77,44 @@ double in_seconds(nanoseconds span) {
 
 }  // namespace
 
-nanoseconds Watcher::Cycle::cost() const {
-  if (glance) return nanoseconds{0};
-  return owed + scanning + kFault * static_cast<std::int64_t>(written.count / kPageBytes);
+nanoseconds Watcher::faults(Bytes written) const {
+  return first_write_ * static_cast<std::int64_t>(written.count / kPageBytes);
+}
+
+nanoseconds Watcher::cost(const Cycle& cycle) const {
+  if (cycle.glance) return nanoseconds{0};
+  return cycle.owed + cycle.scanning + faults(cycle.written);
+}
+
+/// None: not even a cycle without glances before it; what is known must do. Where nothing is known
+/// that tells, what it costs is not either.
+std::optional<int> Watcher::glances_in_budget(const Vm& vm) const {
+  const std::lock_guard lock(mutex_);
+  const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(), [](const Cycle& cycle) {
+    return !cycle.seen.points.empty() && cycle.seen.points.back().wall >= kTells;
+  });
+  if (told == vm.cycles.rend()) return kGlances;
+  const auto costs = [&](nanoseconds span) {
+    const auto& points = told->seen.points;
+    const auto after = std::find_if(points.begin(), points.end(),
+                                    [&](const DirtyPoint& point) { return point.wall >= span; });
+    const DirtyPoint& point = after == points.end() ? points.back() : *after;
+    return in_seconds(faults(point.unique)) * in_seconds(span) / in_seconds(point.wall);
+  };
+  const double budget = in_seconds(kOfNow) * kCostLimitPercent / 100;
+  const double left = budget - costs(kTells + kPoints.front());
+  if (left < 0) return std::nullopt;
+  const double glance = costs(kGlance);
+  return left < kGlances * glance ? static_cast<int>(left / glance) : kGlances;
 }
 
 Watcher::Vm::Vm() : joined(kCycle) {}
 
-Watcher::Watcher(OpenLog open, Clock& clock, Log& log)
-    : open_(std::move(open)), clock_(clock), log_(log) {}
+Watcher::Watcher(OpenLog open, Clock& clock, Log& log, nanoseconds first_write)
+    : open_(std::move(open)),
+      clock_(clock),
+      log_(log),
+      first_write_(std::max(first_write, kUsualFirstWrite)) {}
 
 Watcher::VmPtr Watcher::find(const std::string& uuid) const {
   const std::lock_guard lock(mutex_);
@@ -134,16 +161,18 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     return kTells + kPoints.front();
   }
   if (!vm->glanced || now - *vm->glanced > kOfNow) {
+    const auto glances = glances_in_budget(*vm);
+    if (!glances) return Milliseconds{0};
     cut_short(*vm);
     vm->glanced = now;
-    vm->glances = kGlances;
+    vm->glances = *glances;
+    vm->tells_at = now + *glances * kGlance + kTells + kPoints.front();
     if (auto begun = begin_cycle(*vm); !begun) {
       failed(uuid, *vm, begun.error());
       return Milliseconds{0};
     }
   }
-  const nanoseconds left = kGlances * kGlance + kTells + kPoints.front() - (now - *vm->glanced);
-  return std::chrono::ceil<milliseconds>(std::max(left, nanoseconds{0}));
+  return std::chrono::ceil<milliseconds>(std::max(vm->tells_at - now, MonotonicTime{0}));
 }
 
 void Watcher::forget(const std::string& uuid) {
@@ -170,9 +199,10 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
       const auto more = beyond_others(vm, cycle);
       points.insert(points.end(), more.begin(), more.end());
     }
-    cost += in_seconds(cycle.cost());
+    const nanoseconds takes = this->cost(cycle);
+    cost += in_seconds(takes);
     // A running one will last so long that it costs no more than the limit.
-    time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, cycle.cost()));
+    time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, takes));
   }
   const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(),
                                  [](const Cycle& cycle) { return cycle.wanted >= kEnoughWanted; });
@@ -328,10 +358,9 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   }
   if (cycle.glance) {
     // Paid for by the cycle after them, which lasts the longer.
-    vm.owed +=
-        cycle.scanning + kFault * static_cast<std::int64_t>(cycle.written.count / kPageBytes);
+    vm.owed += cycle.scanning + faults(cycle.written);
   }
-  cycle.length = bounded(cycle.length, cycle.cost());
+  cycle.length = bounded(cycle.length, cost(cycle));
   vm.due = std::max(after, cycle.began + cycle.length);
 }
 

@@ -42,6 +42,15 @@ std::string why_not_exactly(dirtylog::LogChoice choice, const std::string& libra
   return works ? "" : works.error().text();
 }
 
+std::chrono::nanoseconds first_write_here(bool exact, Log& log) {
+  const auto takes = exact ? dirtylog::measure_first_write()
+                           : Result<std::chrono::nanoseconds>(dirtylog::kUsualFirstWrite);
+  if (!takes) return dirtylog::kUsualFirstWrite;
+  log.debug("libvirt", "the first write to a page that the dirty-page log watches takes " +
+                           std::to_string(takes->count()) + " ns");
+  return *takes;
+}
+
 }  // namespace
 
 std::string pid_directory(const std::string& uri) {
@@ -96,7 +105,8 @@ Watching::Watching(dirtylog::LogChoice choice, std::string library, Locate where
       why_not_exact_(why_not_exactly(choice, library_)),
       watches_(choice != dirtylog::LogChoice::None),
       clock_(clock),
-      watcher_(opener(std::move(where)), clock, log) {
+      watcher_(opener(std::move(where)), clock, log,
+               first_write_here(why_not_exact_.empty(), log)) {
   if (why_not_exact_.empty()) return;
   log.info("libvirt",
            (watches_ ? "the dirty-page log is by page-sampling: " : "no dirty-page log: ") +

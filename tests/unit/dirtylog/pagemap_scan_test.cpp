@@ -50,6 +50,14 @@ TEST_F(PagemapScanTest, CountsEachWrittenPageOnce) {
   EXPECT_EQ(pages(*log), 3U);
 }
 
+TEST_F(PagemapScanTest, WhatAFirstWriteTakesIsMeasured) {
+  const auto takes = measure_first_write();
+  ASSERT_TRUE(takes) << takes.error().text();
+  // A page's fault takes no less, and no more, anywhere.
+  EXPECT_GT(takes->count(), 50);
+  EXPECT_LT(takes->count(), 1'000'000);
+}
+
 TEST_F(PagemapScanTest, SeesScatteredPages) {
   child_.write(0, kPages);
   const auto log = open_log();

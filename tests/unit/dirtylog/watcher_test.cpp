@@ -81,6 +81,9 @@ class FakeLog final : public PageLog {
 
 class WatcherTest : public testing::Test {
  protected:
+  explicit WatcherTest(std::chrono::nanoseconds first_write = kUsualFirstWrite)
+      : watcher_([this](const std::string& uuid) { return open(uuid); }, clock_, log_,
+                 first_write) {}
   Result<std::unique_ptr<PageLog>> open(const std::string& uuid) {
     FakeVm& vm = vms_[uuid];
     if (vm.open_error) return *vm.open_error;
@@ -107,7 +110,7 @@ class WatcherTest : public testing::Test {
   ManualClock clock_;
   Log log_{clock_, LogLevel::Error};
   std::map<std::string, FakeVm> vms_;
-  Watcher watcher_{[this](const std::string& uuid) { return open(uuid); }, clock_, log_};
+  Watcher watcher_;
 };
 
 TEST_F(WatcherTest, AProfileIsThereWithinASecond) {
@@ -340,6 +343,57 @@ TEST_F(WatcherTest, ALookAnewCutsACycleShortAndGlancesSomeTimes) {
 }
 
 /// A sweep that takes 12 s, of which no cycle of 10 s sees all.
+/// On a machine that is itself a guest.
+class DearWatcherTest : public WatcherTest {
+ protected:
+  DearWatcherTest() : WatcherTest(std::chrono::microseconds{15}) {}
+};
+
+TEST_F(DearWatcherTest, CyclesLastTheLonger) {
+  vms_["a"].rate = 1e9;
+  vms_["a"].wws = mebibytes(384);  // 1.5 s of faults
+  watcher_.watch("a");
+  run(seconds{140});
+  EXPECT_EQ(vms_["a"].armed, 1);
+  run(seconds{10});
+  EXPECT_EQ(vms_["a"].armed, 2);
+  EXPECT_NEAR(watcher_.report("a")->cost_fraction, 0.01, 0.001);
+}
+
+TEST_F(DearWatcherTest, NobodyLooksAnewAtAVmThatWouldFeelIt) {
+  vms_["a"].rate = 200e6;
+  vms_["a"].wws = mebibytes(384);
+  watcher_.watch("a");
+  run(milliseconds{900});
+  EXPECT_GT(watcher_.look_anew("a").count(), 0) << "what it costs is not known yet";
+  run(seconds{40});
+  const auto known = cycles();
+  const int armed = vms_["a"].armed;
+  EXPECT_EQ(watcher_.look_anew("a").count(), 0);
+  EXPECT_EQ(vms_["a"].armed, armed);
+  ASSERT_EQ(cycles().size(), known.size());
+  EXPECT_EQ(cycles().back().points.size(), known.back().points.size()) << "and it goes on";
+}
+
+TEST_F(DearWatcherTest, AsManyGlancesAsItMayCost) {
+  // 0.235 s write 1.88 MB, which take 7 ms; 8.4 MB in the cycle after them take 31.
+  const auto glances = [this](double rate) {
+    vms_["a"].rate = rate;
+    vms_["a"].wws = mebibytes(384);
+    watcher_.watch("a");
+    run(seconds{60});
+    const int before = vms_["a"].armed;
+    EXPECT_GT(watcher_.look_anew("a").count(), 1000);
+    run(milliseconds{1500});
+    const int armed = vms_["a"].armed - before;
+    watcher_.forget("a");
+    return armed - 1;
+  };
+  EXPECT_EQ(glances(8e6), 3);
+  EXPECT_EQ(glances(24e6), 2);  // 150 ms: 21 a glance, 92 for the cycle
+  EXPECT_EQ(glances(36e6), 0);  // 31, 138
+}
+
 TEST_F(WatcherTest, TheFirstCycleGoesOnWithWhatTheNextOnesSaw) {
   vms_["a"].sweeps_over = 1200;
   watcher_.watch("a");
