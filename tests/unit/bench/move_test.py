@@ -17,11 +17,25 @@ from partial import Partial
 
 class Turns(unittest.TestCase):
     def test_each_method_has_as_many_as_asked_for(self) -> None:
-        few, more = (dict(move.turns(random.Random(1), repeat)) for repeat in (1, 3))
+        few, more = (dict(move.turns(random.Random(1), repeat, repeat)) for repeat in (1, 3))
         self.assertEqual(len(few), len(move.METHODS) + 4)
         self.assertEqual(len(more), 3 * len(few))
         self.assertLess(few.keys(), more.keys())
         self.assertIn("mare 3", more)
+
+    def test_what_is_compared_may_have_more(self) -> None:
+        found = dict(move.turns(random.Random(1), 1, 3))
+        self.assertEqual(len(found), 3 * (len(move.METHODS) + 1) + 3)
+        self.assertIn("mare 3", found)
+        self.assertNotIn("nothing 2", found)
+
+    def test_only_at_1_gbit_and_never_of_a_sample(self) -> None:
+        options = argparse.Namespace(quick=False, repeat=2, repeat_1gbit=5)
+        self.assertEqual([move.repeats(options, rate) for rate in move.GOODPUT], [(2, 2), (2, 5)])
+        options.repeat_1gbit = None
+        self.assertEqual(move.repeats(options, "1gbit"), (2, 2))
+        options.quick = True
+        self.assertEqual(move.repeats(options, "1gbit"), (1, 1))
 
 
 TOLD = """

@@ -59,7 +59,7 @@ def move_report() -> dict[str, Any]:
             for method, added in (("mare", 1.0), ("virsh", 4.0), ("virsh --postcopy", 2.0), ("virsh, paused", 8.0),
                                   ("virsh save, copy, virsh restore", 9.0), ("nothing", 0.05), ("halted", 0.13))]
     return {"bench": "move", "commit": None, "machine": made.MACHINE,
-            **move.results_of(rows, argparse.Namespace(seed=1), Caps(0.5))}
+            **move.results_of(rows, argparse.Namespace(seed=1, quick=True), Caps(0.5))}
 
 
 class Sections(unittest.TestCase):
