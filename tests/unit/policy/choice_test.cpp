@@ -68,6 +68,18 @@ TEST(Choice, WhatHasNoWayBackHasToSaveMoreThanForecastsAreWrongBy) {
       << "nobody forecasts 20 s to a thirtieth";
 }
 
+TEST(Choice, OfWhatSendsAsMuchTheQuickerIsTaken) {
+  auto slow = estimated(Strategy::RateControlled, 0.258, 232 * kMega);
+  slow.forecast.total_time_s.value = 3.35;
+  const std::vector<StrategyEstimate> all{estimated(Strategy::PreCopy, 0.275, 234 * kMega), slow,
+                                          estimated(Strategy::Throttled, 0.253, 234 * kMega)};
+  // By pre-copy it would be 22 ms more than by the least of them.
+  EXPECT_EQ(taken(all), Strategy::Throttled);
+  EXPECT_EQ(taken(all, Priority::LeastTraffic), Strategy::Throttled);
+  slow.forecast.sent_bytes.value = 220 * kMega;
+  EXPECT_EQ(taken({all[0], slow, all[2]}), Strategy::RateControlled);
+}
+
 TEST(Choice, LeastTrafficTakesTheLinksTimeFirst) {
   const std::vector<StrategyEstimate> both{estimated(Strategy::PreCopy, 0.185, 430 * kMega),
                                            estimated(Strategy::Compressed, 0.9, 350 * kMega)};
