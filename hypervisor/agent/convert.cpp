@@ -407,6 +407,7 @@ pb::MemoryProfileReply to_wire(const MemoryProfile& value) {
   out.set_takes_switchover_bandwidth(value.takes_switchover_bandwidth);
   out.set_host_cpus(value.host_cpus);
   out.set_busy_cpus(value.busy_cpus);
+  out.set_emulator_start_us(value.emulator_start.count());
   out.set_cpu_granted(value.cpu_granted);
   out.set_sequential(value.sequential);
   *out.mutable_sweep() = to_wire(value.sweep);
@@ -441,6 +442,7 @@ MemoryProfile from_wire(const pb::MemoryProfileReply& value) {
   out.takes_switchover_bandwidth = value.takes_switchover_bandwidth();
   out.host_cpus = value.host_cpus();
   out.busy_cpus = value.busy_cpus();
+  out.emulator_start = Microseconds{value.emulator_start_us()};
   out.cpu_granted = value.cpu_granted() > 0 ? value.cpu_granted() : 1;
   out.sequential = value.sequential();
   out.sweep = from_wire(value.sweep());

@@ -16,6 +16,7 @@
 #include "hypervisor/libvirt/console.h"
 #include "hypervisor/libvirt/copies.h"
 #include "hypervisor/libvirt/domain_xml.h"
+#include "hypervisor/libvirt/emulator_start.h"
 #include "hypervisor/libvirt/figures.h"
 #include "hypervisor/libvirt/incoming_queues.h"
 #include "hypervisor/libvirt/outgoing.h"
@@ -537,6 +538,7 @@ class LibvirtDriver final : public Driver {
     if (!profile) return profile;
     profile->emulated = !accelerated_;
     profile->takes_switchover_bandwidth = takes_switchover_bandwidth();
+    profile->emulator_start = emulator_start_.quickest();
     return profile;
   }
   Result<Milliseconds> look_anew(const VmKey& vm) override { return watching_.look_anew(vm.uuid); }
@@ -622,6 +624,7 @@ class LibvirtDriver final : public Driver {
     const std::string known = take_text(virConnectGetCapabilities(connection->get()));
     if (known.empty()) return last_read_error("what host '" + options_.host_name + "' can do");
     machinery_.accelerated = accelerated_;
+    emulator_start_.begin(emulator_in(known), accelerated_, clock_, log_);
     machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
     machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
     machinery_.cloning_why = why_no_emulator(connection->get());
@@ -766,6 +769,7 @@ class LibvirtDriver final : public Driver {
   Arrivals arrivals_;
   // Stopped before the others end, but it may hear of VMs until the connection is gone.
   Watching watching_;
+  EmulatorStart emulator_start_;
   dirtylog::LinkSinks sinks_;
   NoticeListener notices_;
   IncomingQueues incoming_queues_;

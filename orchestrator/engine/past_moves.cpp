@@ -74,6 +74,7 @@ std::optional<policy::PastMove> past_move(const Forecast& forecast) {
   out.added_job_time_s = forecast.outcome->added_job_time_s;
   out.set_up_s = forecast.outcome->set_up_s;
   out.usual_set_up_s = policy::usual_set_up_s(forecast.profile);
+  out.start_timed = forecast.profile.emulator_start.count() > 0;
   out.unfilled = policy::seen_unfilled_share(forecast.profile, forecast.link.goodput,
                                              forecast.policy, *forecast.outcome);
   out.usual_unfilled = policy::usual_unfilled_share(forecast.profile, forecast.link.goodput,

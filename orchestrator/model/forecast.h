@@ -123,6 +123,9 @@ struct MemoryProfile {
   bool takes_switchover_bandwidth = false;  // Sending's; its hypervisor can be told
   double host_cpus = 0;                     // of the host that it is on; 0: unknown
   double busy_cpus = 0;                     // of them, while it was watched last; 0 to host_cpus
+  // From the order to start an emulator there, without a guest and beside nothing else, until it
+  // has ended; 0: not known.
+  Microseconds emulator_start{0};
   double cpu_granted = 1;  // of the CPU time that its vCPUs wanted then; over 0 to 1
   // What a quota lets its vCPUs have of CPUs, all together: so much of the period in each, and not
   // more in one that they slept through before; 0: there is none.

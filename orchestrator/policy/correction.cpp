@@ -314,6 +314,8 @@ std::vector<Pair> nearest(const std::vector<Pair>& pairs, const Place& place) {
 SetUp learn_set_up(const std::vector<PastMove>& past, const Place& place) {
   std::vector<const PastMove*> seen;
   for (auto move = past.rbegin(); move != past.rend() && seen.size() < kMostMoves; ++move) {
+    // What the model had without a start that was timed has another factor.
+    if (move->start_timed != place.start_timed) continue;
     if (move->set_up_s && *move->set_up_s > 0 && move->usual_set_up_s > 0) seen.push_back(&*move);
   }
   SetUp out;

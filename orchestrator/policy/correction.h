@@ -44,6 +44,7 @@ struct Place {
   double usual_set_up_s = 0;      // as the model counts it (usual_set_up_s())
   BytesPerSecond link_goodput{};  // 0: not known
   JobId job = {};                 // "" where it is not known
+  bool start_timed = false;       // PastMove::start_timed
 };
 
 /// What a set-up takes here: a factor on what the model counts, and what is left (1 standard

@@ -24,6 +24,7 @@ struct PastMove {
   std::optional<double> added_job_time_s;
   std::optional<double> set_up_s;  // until its first page, as it was seen
   double usual_set_up_s = 0;       // and as the model counts it, which knows of no past moves
+  bool start_timed = false;        // by how long an emulator takes to start on its host
   std::optional<double> unfilled;  // seen_unfilled_share()
   double usual_unfilled = 0;       // usual_unfilled_share()
 };

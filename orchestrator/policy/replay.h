@@ -21,6 +21,9 @@ struct HypervisorCosts {
   // most of two CPUs was idle. (0.42 and 0.5 s where libvirt asks for each feature of the CPU, as
   // with KVM.) Past moves correct that (learn_set_up()).
   double set_up_s = 0.07;
+  // Where it is known how long an emulator takes to start and end, it is so many times that: 2.2 to
+  // 2.5 on a machine where that is 93 ms, 3.2 to 3.7 on one where it is 112.
+  double set_up_starts = 2.5;
   // Two daemons and an emulator that starts could use so many CPUs; where fewer are idle it takes
   // as much longer. Of 82 moves between guests on two CPUs, 0.38 s with 0.5 of them busy were 0.6 s
   // with 1.0 and 0.95 s with 1.3: the set-ups come out best with 1.4 to 1.8.
@@ -54,7 +57,7 @@ struct HypervisorCosts {
   double look_s = 0.01;             // a round with nothing to send takes so long, for its look
   double default_downtime_s = 0.3;  // where the policy states no limit, all in all
   // Bytes/s that go into zstd -1, for each channel with a CPU, and what unpacking takes below, of a
-  // host of which nothing else is known: with_rates_of() has them for its own CPUs, and for what
+  // host of which nothing else is known: with_host_of() has them for its own CPUs, and for what
   // the memory holds (real data 350e6 on one host, random ones 3.4e9).
   double compress_rate = 150e6;
   double compress_cpus = 2;  // channels beyond them add nothing

@@ -52,6 +52,11 @@ constexpr double kLeastIdle = 0.2;
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{60}, Milliseconds{30}};
 
+double idle_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
+  const double start_s = std::chrono::duration<double>(profile.emulator_start).count();
+  return start_s > 0 ? costs.set_up_starts * start_s : costs.set_up_s;
+}
+
 double tightness_of(const ForecastInput& input) {
   return input.job ? std::clamp(input.job->tightness, 0.0, 1.0) : 1;
 }
@@ -499,6 +504,7 @@ double first_page_after_profile_s(const ForecastInput& in, const HypervisorCosts
   Place place;
   place.source = in.source;
   place.destination = in.destination;
+  place.start_timed = in.profile.emulator_start.count() > 0;
   return kProfileToStart_s + learn_set_up(in.past, place).factor * usual;
 }
 
@@ -531,7 +537,7 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
     : input(forecast_input),
       costs(with_crowding(
           learn_crowding(forecast_input.past, forecast_input.source, forecast_input.destination),
-          with_rates_of(forecast_input.profile, hypervisor))),
+          with_host_of(forecast_input.profile, hypervisor))),
       low(DirtyCurve::from(forecast_input.profile, Band::Low)),
       middle(DirtyCurve::from(forecast_input.profile, Band::Middle)),
       high(DirtyCurve::from(forecast_input.profile, Band::High)),
@@ -540,7 +546,8 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       first_page_s(first_page_after_profile_s(forecast_input, costs)),
       pause_s(longest_pause_s(forecast_input.profile.cycles, kNextToNothing)) {}
 
-HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs) {
+HypervisorCosts with_host_of(const MemoryProfile& profile, HypervisorCosts costs) {
+  costs.set_up_s = idle_set_up_s(profile, costs);
   // The channels copy as well.
   const auto and_copies = [&costs](BytesPerSecond rate) {
     return 1 / (1 / rate.value + 1 / costs.copy_rate);
@@ -558,9 +565,9 @@ HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts cost
 }
 
 double usual_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
-  if (!(profile.host_cpus > 0)) return costs.set_up_s;
+  if (!(profile.host_cpus > 0)) return idle_set_up_s(profile, costs);
   const double idle = std::max(kLeastIdle, profile.host_cpus - std::max(0.0, profile.busy_cpus));
-  return costs.set_up_s * std::max(1.0, costs.start_cpus / idle);
+  return idle_set_up_s(profile, costs) * std::max(1.0, costs.start_cpus / idle);
 }
 
 double added_job_time(const Situation& situation, const Replay& replay) {
@@ -610,7 +617,8 @@ StrategyEstimate estimate(const Situation& situation, const Sending& sending) {
                     in.job ? in.job->program : "",
                     usual_set_up_s(in.profile, situation.costs),
                     in.link.goodput,
-                    in.job ? in.job->id : JobId{}};
+                    in.job ? in.job->id : JobId{},
+                    in.profile.emulator_start.count() > 0};
   const auto others =
       drawn.empty() ? replays_at_ends(situation, out.sending) : std::vector<Replay>{};
   const auto other_end =

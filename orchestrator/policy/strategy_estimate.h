@@ -24,8 +24,9 @@ struct Situation {
   double pause_s = 0;              // the longest in which next to nothing was written
 };
 
-/// With the rates at which the VM's host packs its memory, where they were seen.
-HypervisorCosts with_rates_of(const MemoryProfile& profile, HypervisorCosts costs);
+/// With what was seen of the VM's host: the rates at which it packs its memory, and how long an
+/// emulator takes to start there.
+HypervisorCosts with_host_of(const MemoryProfile& profile, HypervisorCosts costs);
 
 /// Seconds until the first page goes out, as far as that is known without past moves. Of the
 /// source's CPUs it is known how many are busy; the destination's are taken to be like them.

@@ -90,6 +90,7 @@ std::string profile_text(const MemoryProfile& profile) {
                   {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
                   {"host_cpus", profile.host_cpus},
                   {"busy_cpus", profile.busy_cpus},
+                  {"emulator_start_us", profile.emulator_start.count()},
                   {"cpu_granted", profile.cpu_granted},
                   {"sequential", profile.sequential},
                   {"sweep", sweep_json(profile.sweep)},
@@ -114,6 +115,7 @@ MemoryProfile profile_from(const json& from) {
   out.takes_switchover_bandwidth = flag_or(from, "takes_switchover_bandwidth", false);
   out.host_cpus = number_or(from, "host_cpus", out.host_cpus);
   out.busy_cpus = number_or(from, "busy_cpus", out.busy_cpus);
+  out.emulator_start = Microseconds{number_or<std::int64_t>(from, "emulator_start_us", 0)};
   out.cpu_granted = number_or(from, "cpu_granted", out.cpu_granted);
   out.sequential = number_or(from, "sequential", out.sequential);
   out.sweep = sweep_from(from);

@@ -103,6 +103,7 @@ Json to_json(const MemoryProfile& profile) {
               {"takes_switchover_bandwidth", profile.takes_switchover_bandwidth},
               {"host_cpus", profile.host_cpus},
               {"busy_cpus", profile.busy_cpus},
+              {"emulator_start_us", profile.emulator_start.count()},
               {"cpu_granted", profile.cpu_granted},
               {"sequential", profile.sequential},
               {"sweep", sweep_json(profile.sweep)},

@@ -61,6 +61,8 @@ class LifeTest(unittest.TestCase):
         total = record["total_time_ms"]
         downtime = record["downtime_ms"]
         self.assertGreater(total, 0)
+        start_us = self.cluster.get(f"forecasts/{record['id']}")["profile"]["emulator_start_us"]
+        self.assertTrue(0 < start_us < total * 1000, f"a start of {start_us} us in a move of {total} ms")
         for who in ("hypervisor", "guest", "peers"):
             self.assertIsNotNone(downtime[who], f"downtime of {who} is unknown: {shown}")
         self.assertGreater(downtime["hypervisor"], 0)

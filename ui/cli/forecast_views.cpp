@@ -56,6 +56,12 @@ std::string quota_of(const Json& memory) {
   return text.data() + human_ms(number(profile, "cpu_quota_period_us").value_or(0) / 1000);
 }
 
+/// Without a guest, and on a host that does nothing else; "" where nobody knows.
+std::string start_of(const Json& memory) {
+  const double us = number(member(memory, "profile"), "emulator_start_us").value_or(0);
+  return us > 0 ? human_ms(us / 1000) : std::string{};
+}
+
 /// "upwards, 2.10 s for one time through"; "" of a guest that does not.
 std::string sweep_of(const Json& memory) {
   const Json& sweep = member(member(memory, "profile"), "sweep");
@@ -462,6 +468,7 @@ std::string memory_text(const Json& memory, bool colour) {
                       {"LOG", [](const Json& o) { return text(member(o, "profile"), "source"); }},
                       {"LOG COSTS", share("cost_fraction")},
                       {"HOST'S CPUS", busy_of},
+                      {"EMULATOR STARTS IN", start_of},
                       {"CPU QUOTA", quota_of},
                       {"SWEEPS", sweep_of}};
   const Columns curve{

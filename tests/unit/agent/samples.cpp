@@ -131,6 +131,7 @@ MemoryProfile full_profile() {
   profile.takes_switchover_bandwidth = true;
   profile.host_cpus = 8;
   profile.busy_cpus = 2.5;
+  profile.emulator_start = Microseconds{93'001};
   profile.cpu_granted = 0.75;
   profile.sequential = 0.25;
   profile.sweep = {true, Microseconds{700'001}};
@@ -258,17 +259,18 @@ bool same(const DirtyCycle& a, const DirtyCycle& b) {
 
 bool same(const MemoryProfile& a, const MemoryProfile& b) {
   const auto& [source, taken, total, zero, compressed, hot, packs, unpacks, sequential, sweep,
-               cycles, heat, cost, emulated, told, cpus, busy, granted, quota, period] = a;
+               cycles, heat, cost, emulated, told, cpus, busy, start, granted, quota, period] = a;
   const bool cycles_same =
       std::equal(cycles.begin(), cycles.end(), b.cycles.begin(), b.cycles.end(),
                  [](const DirtyCycle& x, const DirtyCycle& y) { return same(x, y); });
   return cycles_same &&
          std::tie(source, taken, total, zero, compressed, hot, packs, unpacks, sequential, sweep,
-                  heat, cost, emulated, told, cpus, busy, granted, quota, period) ==
+                  heat, cost, emulated, told, cpus, busy, start, granted, quota, period) ==
              std::tie(b.source, b.taken, b.total, b.zero, b.compressed_fraction,
                       b.hot_compressed_fraction, b.compress_rate, b.unpack_rate, b.sequential,
                       b.sweep, b.heat, b.cost_fraction, b.emulated, b.takes_switchover_bandwidth,
-                      b.host_cpus, b.busy_cpus, b.cpu_granted, b.cpu_quota, b.cpu_quota_period);
+                      b.host_cpus, b.busy_cpus, b.emulator_start, b.cpu_granted, b.cpu_quota,
+                      b.cpu_quota_period);
 }
 
 bool same(const LinkMeasurement& a, const LinkMeasurement& b) {

@@ -227,10 +227,12 @@ TEST(ForecastViews, MemoryShowsWwsCurveAndHeat) {
                                      {"cost_fraction", 0.001},
                                      {"host_cpus", 8.0},
                                      {"busy_cpus", 2.5},
+                                     {"emulator_start_us", 93200},
                                      {"heat", Json::array({1, 0})}}}};
   const std::string text = memory_text(memory, false);
-  for (const char* part : {"16 MiB", "8 MB/s", "192 MiB", "40.0%", "70.0%", "350 MB/s", "410 MB/s",
-                           "pagemap-scan", "0.1%", "500 ms", "4 MiB", "2.5 of 8 busy", "[█ ]"}) {
+  for (const char* part :
+       {"16 MiB", "8 MB/s", "192 MiB", "40.0%", "70.0%", "350 MB/s", "410 MB/s", "pagemap-scan",
+        "0.1%", "500 ms", "4 MiB", "2.5 of 8 busy", "93.2 ms", "[█ ]"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   Json growing = memory;

@@ -106,6 +106,9 @@ TEST(PastMoves, AMoveIsHeldAgainstTheStrategyThatItTook) {
   forecast.profile.host_cpus = 2;
   EXPECT_EQ(past_move(forecast)->set_up_s, 0.25);
   EXPECT_GT(past_move(forecast)->usual_set_up_s, idle->usual_set_up_s);
+  EXPECT_FALSE(past_move(forecast)->start_timed);
+  forecast.profile.emulator_start = Microseconds{100'000};
+  EXPECT_TRUE(past_move(forecast)->start_timed);
 }
 
 TEST(PastMoves, AStrategyThatNobodyForecastTeachesNothing) {

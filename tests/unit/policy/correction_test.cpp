@@ -252,6 +252,20 @@ TEST(Learning, ASetUpIsItsHostsAndOneAloneIsNotBelieved) {
   EXPECT_NEAR(learn_set_up(past, there).factor, 2, 1e-9);
 }
 
+TEST(Learning, ASetUpThatWasHeldAgainstAnotherGuessTeachesNothing) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  for (int i = 0; i < 12; ++i) in.past.push_back(with_set_up(in, 4));
+  in.profile.emulator_start = Microseconds{150'000};
+  const auto said = of(forecast(in), Strategy::PostCopy).total_time_s;
+  EXPECT_NEAR(said.value, said.model, 1e-6) << "of moves before emulators were timed";
+  for (int i = 0; i < 12; ++i) {
+    in.past.push_back(with_set_up(in, 2));
+    in.past.back().start_timed = true;
+  }
+  const auto learned = of(forecast(in), Strategy::PostCopy).total_time_s;
+  EXPECT_NEAR(learned.value - learned.model, usual_set_up_s(in.profile), 1e-6);
+}
+
 TEST(Learning, WhatThrottlingTookIsNoOthersMatter) {
   const ForecastInput in = input(1 * kMega, 4 * kMega);
   std::vector<PastMove> past(12, ten_seconds_longer(in));

@@ -184,15 +184,15 @@ TEST(Forecast, CompressesAsFastAsItsHostWasSeenTo) {
   EXPECT_LT(quick.total_time_s.value, 0.7 * unknown.total_time_s.value);
   EXPECT_LT(quick.downtime_s.value, unknown.downtime_s.value - 0.02) << "unpacking, too";
   EXPECT_GT(takes(50 * kMega).total_time_s.value, unknown.total_time_s.value);
-  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
-  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 250e6) << "nothing is known of it";
+  EXPECT_DOUBLE_EQ(with_host_of(in.profile, {}).compress_rate, 1 / (1 / 50e6 + 1 / 1.5e9));
+  EXPECT_DOUBLE_EQ(with_host_of(in.profile, {}).unpack_rate, 250e6) << "nothing is known of it";
   in.profile.unpack_rate = BytesPerSecond{400 * kMega};
-  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_rate, 1 / (1 / 400e6 + 1 / 1.5e9));
-  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_s,
+  EXPECT_DOUBLE_EQ(with_host_of(in.profile, {}).unpack_rate, 1 / (1 / 400e6 + 1 / 1.5e9));
+  EXPECT_DOUBLE_EQ(with_host_of(in.profile, {}).unpack_s,
                    0.04 / (1 / (1 / 50e6 + 1 / 1.5e9) / 150e6));
   in.profile.compress_rate = BytesPerSecond{900 * kMega};
   in.profile.unpack_rate = BytesPerSecond{300 * kMega};  // with copies the usual 250
-  EXPECT_DOUBLE_EQ(with_rates_of(in.profile, {}).unpack_s, 0.04) << "by the slower of both";
+  EXPECT_DOUBLE_EQ(with_host_of(in.profile, {}).unpack_s, 0.04) << "by the slower of both";
   in.link.one_machine = true;
   in.profile.host_cpus = 1;
   const double shorter = takes(300 * kMega).total_time_s.value;
@@ -232,6 +232,24 @@ TEST(Forecast, ABusyHostBeginsLater) {
   EXPECT_NEAR(takes(1) - takes(0), 0.07 * 0.5, 1e-9);
   EXPECT_NEAR(takes(1.25) - takes(0), 0.07, 1e-9);
   EXPECT_NEAR(takes(2) - takes(0), 0.07 * 6.5, 1e-9) << "a fifth of a CPU is its part";
+}
+
+TEST(Forecast, ASlowEmulatorBeginsLaterBeforeAnythingWasMoved) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.profile.host_cpus = 2;
+  const auto begins = [&in](Microseconds start, Strategy strategy = Strategy::StopAndCopy) {
+    in.profile.emulator_start = start;
+    return of(forecast(in), strategy).total_time_s.value;
+  };
+  const double unknown = begins(Microseconds{0});
+  const double hundred = begins(Microseconds{100'000});
+  EXPECT_NEAR(hundred - unknown, 0.25 - 0.07, 1e-9);
+  EXPECT_NEAR(begins(Microseconds{300'000}) - hundred, 0.5, 1e-9);
+  EXPECT_NEAR(begins(Microseconds{300'000}, Strategy::PostCopy) -
+                  begins(Microseconds{100'000}, Strategy::PostCopy),
+              0.5, 1e-9);
+  in.profile.busy_cpus = 1.25;
+  EXPECT_NEAR(begins(Microseconds{300'000}) - begins(Microseconds{100'000}), 2 * 0.5, 1e-9);
 }
 
 TEST(Forecast, AnEmulatedGuestWarmsUpAndItsFirstWritesTakeLonger) {

@@ -59,6 +59,7 @@ Forecast full_forecast(const std::string& id) {
   out.profile.cost_fraction = 0.002;
   out.profile.host_cpus = 8;
   out.profile.busy_cpus = 2.5;
+  out.profile.emulator_start = Microseconds{93'001};
   out.profile.cpu_granted = 0.75;
   out.profile.sequential = 0.25;
   out.profile.sweep = {true, Microseconds{15'500'000}};
@@ -136,6 +137,7 @@ void expect_same(const MemoryProfile& a, const MemoryProfile& b) {
   EXPECT_DOUBLE_EQ(a.cost_fraction, b.cost_fraction);
   EXPECT_DOUBLE_EQ(a.host_cpus, b.host_cpus);
   EXPECT_DOUBLE_EQ(a.busy_cpus, b.busy_cpus);
+  EXPECT_EQ(a.emulator_start, b.emulator_start);
   EXPECT_DOUBLE_EQ(a.cpu_granted, b.cpu_granted);
   EXPECT_DOUBLE_EQ(a.sequential, b.sequential);
   EXPECT_EQ(a.sweep, b.sweep);
