@@ -18,7 +18,7 @@ namespace mare::dirtylog {
 namespace {
 
 constexpr std::uint64_t kFeatures = abi::kWpAsync | abi::kWpUnpopulated | abi::kWpHugetlbfsShmem;
-constexpr std::size_t kPagesTimed = 4096;
+constexpr std::size_t kPagesTimed = 1024;
 constexpr int kTimesThrough = 3;
 constexpr const char* kNeeds = "the dirty-page log needs Linux 6.7 or newer on the host";
 

@@ -44,6 +44,8 @@ constexpr seconds kIdle{3600};
 constexpr int kExactness = 4;
 /// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
 constexpr int kCostLimitPercent = 1;
+/// Times what was written in a second before.
+constexpr double kBeganRate = 2;
 /// To tell from them how well what is written compresses.
 constexpr std::size_t kEnoughPages = 256;
 /// Of CPU time, to tell how much of it a guest gets.
@@ -75,6 +77,31 @@ double in_seconds(nanoseconds span) {
   return std::chrono::duration<double>(span).count();
 }
 
+/// Bytes that a window of that length may have: by the first one, and by what came between later
+/// looks. Where that is much quicker than before, something began in between (a program, after a
+/// boot), and it may have been as quick as one likes.
+double most_written_in(const std::vector<DirtyPoint>& points, double span) {
+  double most = 0;
+  double rate_before = 0;
+  DirtyPoint before;
+  for (const auto& point : points) {
+    const double took = in_seconds(point.wall - before.wall);
+    const auto fresh = static_cast<double>((point.unique - before.unique).count);
+    const double rate = took > 0 ? fresh / took : 0;
+    if (before.wall >= kTells) {
+      most = std::max(most, rate > kBeganRate * rate_before ? fresh : rate * span);
+    }
+    rate_before = rate;
+    before = point;
+  }
+  const auto first = std::find_if(points.begin(), points.end(), [&](const DirtyPoint& point) {
+    return in_seconds(point.wall) >= span;
+  });
+  if (first == points.end()) return std::max(most, static_cast<double>(before.unique.count));
+  const double share = span / in_seconds(first->wall);
+  return std::max(most, share * static_cast<double>(first->unique.count));
+}
+
 }  // namespace
 
 nanoseconds Watcher::faults(Bytes written) const {
@@ -95,11 +122,8 @@ std::optional<int> Watcher::glances_in_budget(const Vm& vm) const {
   });
   if (told == vm.cycles.rend()) return kGlances;
   const auto costs = [&](nanoseconds span) {
-    const auto& points = told->seen.points;
-    const auto after = std::find_if(points.begin(), points.end(),
-                                    [&](const DirtyPoint& point) { return point.wall >= span; });
-    const DirtyPoint& point = after == points.end() ? points.back() : *after;
-    return in_seconds(faults(point.unique)) * in_seconds(span) / in_seconds(point.wall);
+    return in_seconds(first_write_) * most_written_in(told->seen.points, in_seconds(span)) /
+           static_cast<double>(kPageBytes);
   };
   const double budget = in_seconds(kOfNow) * kCostLimitPercent / 100;
   const double left = budget - costs(kTells + kPoints.front());

@@ -375,6 +375,18 @@ TEST_F(DearWatcherTest, NobodyLooksAnewAtAVmThatWouldFeelIt) {
   EXPECT_EQ(cycles().back().points.size(), known.back().points.size()) << "and it goes on";
 }
 
+TEST_F(DearWatcherTest, NorAtOneThatBeganToWriteInTheMiddleOfACycle) {
+  vms_["a"].rate = 0;
+  vms_["a"].wws = mebibytes(384);
+  watcher_.watch("a");
+  run(seconds{90});  // after 10, 20 and 40 s one of 64 goes on
+  vms_["a"].rate = 100e6;
+  run(seconds{20});
+  const int armed = vms_["a"].armed;
+  EXPECT_EQ(watcher_.look_anew("a").count(), 0);
+  EXPECT_EQ(vms_["a"].armed, armed);
+}
+
 TEST_F(DearWatcherTest, AsManyGlancesAsItMayCost) {
   // 0.235 s write 1.88 MB, which take 7 ms; 8.4 MB in the cycle after them take 31.
   const auto glances = [this](double rate) {
