@@ -1,5 +1,6 @@
 #include "hypervisor/libvirt/watching.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +17,10 @@
 
 namespace mare::libvirt {
 namespace {
+
+// Before that nobody can tell how busy the host's CPUs are (CpuMeter), also where a guest's memory
+// is not looked at anew.
+constexpr Milliseconds kTellsUse{550};
 
 /// What QEMU sends beside the RAM of a q35 without graphics: BIOS 256 KiB, option ROMs 128, ACPI
 /// tables 128, their loader and pointer 8. Nobody looks into it.
@@ -187,7 +192,7 @@ Milliseconds Watching::look_anew(const std::string& uuid) {
   const auto wait = watcher_.look_anew(uuid);
   const std::lock_guard lock(mutex_);
   if (thread_) thread_->wake();
-  return thread_ ? wait : Milliseconds{0};
+  return thread_ ? std::max(wait, kTellsUse) : Milliseconds{0};
 }
 
 Result<MemoryProfile> Watching::profile(const VmKey& vm, const VmProcess& process) {

@@ -360,6 +360,22 @@ TEST_F(DearWatcherTest, CyclesLastTheLonger) {
   EXPECT_NEAR(watcher_.report("a")->cost_fraction, 0.01, 0.001);
 }
 
+TEST_F(DearWatcherTest, AVmThatComesBackDoesNotPayAtOnceAgain) {
+  vms_["a"].rate = 1e9;
+  vms_["a"].wws = mebibytes(384);  // 1.5 s of faults
+  watcher_.watch("a");
+  run(seconds{5});
+  ASSERT_TRUE(watcher_.back_off("a"));
+  run(seconds{10});
+  watcher_.arrived("a");
+  run(seconds{100});
+  EXPECT_EQ(vms_["a"].opened, 3);
+  EXPECT_EQ(vms_["a"].armed, 1);
+  EXPECT_EQ(watcher_.report("a")->not_watched, "");
+  run(seconds{40});
+  EXPECT_EQ(vms_["a"].armed, 2);
+}
+
 TEST_F(DearWatcherTest, NobodyLooksAnewAtAVmThatWouldFeelIt) {
   vms_["a"].rate = 200e6;
   vms_["a"].wws = mebibytes(384);
