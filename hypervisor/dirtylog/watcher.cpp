@@ -125,7 +125,8 @@ std::optional<int> Watcher::glances_in_budget(const Vm& vm) const {
     return in_seconds(first_write_) * most_written_in(told->seen.points, in_seconds(span)) /
            static_cast<double>(kPageBytes);
   };
-  const double budget = in_seconds(kOfNow) * kCostLimitPercent / 100;
+  const nanoseconds since = clock_.now() - vm.cycles.back().began;
+  const double budget = in_seconds(std::max<nanoseconds>(since, kOfNow)) * kCostLimitPercent / 100;
   const double left = budget - costs(kTells + kPoints.front());
   if (left < 0) return std::nullopt;
   const double glance = costs(kGlance);

@@ -66,7 +66,7 @@ class Watcher {
   void forget(const std::string& uuid);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago; as many of
-  /// them as cost the guest no more than a cycle may, if it were asked for again and again. Returns
+  /// them as cost the guest no more than a cycle may that lasted since the last one began. Returns
   /// when that will tell something; 0 if the VM's log is not open, or nothing was begun. The next
   /// step is due then.
   Milliseconds look_anew(const std::string& uuid);
