@@ -123,45 +123,54 @@ Status prepare(int uffd, bool fresh, const Mapping& ram) {
   return make_error(Code::Unavailable, system_text("its RAM can't be registered"));
 }
 
+/// This process's own log, of memory that stays registered for as long as it is there.
+struct OwnLog {
+  Fd uffd;
+  Fd pagemap;
+};
+
+Result<OwnLog> watch_own(const OwnMemory& memory, std::uint64_t size) {
+  OwnLog out{Fd{static_cast<int>(syscall(
+                 SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | static_cast<int>(abi::kUserModeOnly)))},
+             {}};
+  if (!out.uffd) return lacks("userfaultfd");
+  if (!initialize(out.uffd.get())) return lacks("userfaultfd without asynchronous protection");
+  out.pagemap = Fd{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+  if (!out.pagemap) return lacks("/proc/self/pagemap");
+  const auto begin = reinterpret_cast<std::uint64_t>(memory.data());
+  if (!memory || !enlist(out.uffd.get(), begin, size)) return lacks("a page of this process");
+  return out;
+}
+
 }  // namespace
 
 Status pagemap_scan_works() {
-  const Fd uffd{static_cast<int>(
-      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | static_cast<int>(abi::kUserModeOnly)))};
-  if (!uffd) return lacks("userfaultfd");
-  if (!initialize(uffd.get())) return lacks("userfaultfd without asynchronous protection");
-  const Fd pagemap{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
-  if (!pagemap) return lacks("/proc/self/pagemap");
   const OwnMemory page(kPage);
+  const auto log = watch_own(page, kPage);
+  if (!log) return log.error();
   const auto begin = reinterpret_cast<std::uint64_t>(page.data());
   const auto write = [&page] {
     *reinterpret_cast<volatile std::byte*>(page.data()) = std::byte{1};
   };
-  if (!page || !enlist(uffd.get(), begin, kPage)) return lacks("a page of this process");
   write();
   const std::uint64_t end = begin + kPage;
-  if (!protect(pagemap.get(), begin, end)) return lacks("PAGEMAP_SCAN");
+  if (!protect(log->pagemap.get(), begin, end)) return lacks("PAGEMAP_SCAN");
   std::uint64_t written = 0;
   const auto count = [&](std::uint64_t from, std::uint64_t to) { written += to - from; };
-  if (!for_each_written(pagemap.get(), begin, end, count)) return lacks("PAGEMAP_SCAN");
+  if (!for_each_written(log->pagemap.get(), begin, end, count)) return lacks("PAGEMAP_SCAN");
   const bool armed = written == 0;
   write();
-  const bool read = for_each_written(pagemap.get(), begin, end, count);
+  const bool read = for_each_written(log->pagemap.get(), begin, end, count);
   if (armed && read && written == kPage) return ok_status();
   return make_error(Code::Unsupported, "PAGEMAP_SCAN does not see a write", kNeeds);
 }
 
 Result<std::chrono::nanoseconds> measure_first_write() {
-  if (auto works = pagemap_scan_works(); !works) return works.error();
-  const Fd uffd{static_cast<int>(
-      syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | static_cast<int>(abi::kUserModeOnly)))};
-  const Fd pagemap{open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
-  const OwnMemory memory(kPagesTimed * kPage);
+  constexpr auto kSize = kPagesTimed * kPage;
+  const OwnMemory memory(kSize);
+  const auto log = watch_own(memory, kSize);
+  if (!log) return log.error();
   const auto begin = reinterpret_cast<std::uint64_t>(memory.data());
-  const auto size = kPagesTimed * kPage;
-  if (!memory || !initialize(uffd.get()) || !enlist(uffd.get(), begin, size)) {
-    return lacks("memory of this process");
-  }
   const auto write_all = [&memory] {
     const auto before = thread_cpu_time();
     for (std::size_t page = 0; page < kPagesTimed; ++page) {
@@ -172,7 +181,7 @@ Result<std::chrono::nanoseconds> measure_first_write() {
   write_all();
   auto quickest = std::chrono::nanoseconds::max();
   for (int i = 0; i < kTimesThrough; ++i) {
-    if (!protect(pagemap.get(), begin, begin + size)) return lacks("PAGEMAP_SCAN");
+    if (!protect(log->pagemap.get(), begin, begin + kSize)) return lacks("PAGEMAP_SCAN");
     const auto first = write_all();
     quickest = std::min(quickest, std::max(first - write_all(), std::chrono::nanoseconds{0}));
   }

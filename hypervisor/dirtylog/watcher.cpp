@@ -137,7 +137,7 @@ Watcher::Vm::Vm() : joined(kCycle) {}
 
 /// What the last cycle cost counts as well where the log was closed in the middle of it: a VM that
 /// is moved there and back would pay for a cycle at each arrival.
-bool Watcher::waits_for_its_next_cycle(Vm& vm) const {
+bool Watcher::puts_off_its_next_cycle(Vm& vm) const {
   const std::lock_guard lock(mutex_);
   if (vm.cycles.empty()) return false;
   const Cycle& last = vm.cycles.back();
@@ -286,7 +286,7 @@ void Watcher::work(const std::string& uuid, Vm& vm) {
     if (!opened) return failed(uuid, vm, opened.error());
     vm.log = std::move(*opened);
     vm.just_opened = true;
-    if (waits_for_its_next_cycle(vm)) return;
+    if (puts_off_its_next_cycle(vm)) return;
     if (auto begun = begin_cycle(vm); !begun) failed(uuid, vm, begun.error());
     return;
   }

@@ -130,7 +130,7 @@ class Watcher {
   std::chrono::nanoseconds faults(Bytes written) const;
   std::chrono::nanoseconds cost(const Cycle& cycle) const;
   std::optional<int> glances_in_budget(const Vm& vm) const;
-  bool waits_for_its_next_cycle(Vm& vm) const;
+  bool puts_off_its_next_cycle(Vm& vm) const;
   void work(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);
   Status take_point(Vm& vm);

@@ -48,8 +48,8 @@ std::string why_not_exactly(dirtylog::LogChoice choice, const std::string& libra
 }
 
 std::chrono::nanoseconds first_write_here(bool exact, Log& log) {
-  const auto takes = exact ? dirtylog::measure_first_write()
-                           : Result<std::chrono::nanoseconds>(dirtylog::kUsualFirstWrite);
+  if (!exact) return dirtylog::kUsualFirstWrite;
+  const auto takes = dirtylog::measure_first_write();
   if (!takes) return dirtylog::kUsualFirstWrite;
   log.debug("libvirt", "the first write to a page that the dirty-page log watches takes " +
                            std::to_string(takes->count()) + " ns");
