@@ -21,9 +21,9 @@ struct HypervisorCosts {
   // most of two CPUs was idle. (0.42 and 0.5 s where libvirt asks for each feature of the CPU, as
   // with KVM.) Past moves correct that (learn_set_up()).
   double set_up_s = 0.07;
-  // Where it is known how long an emulator takes to start and end, it is so many times that: 2.2 to
-  // 2.5 on a machine where that is 93 ms, 3.2 to 3.7 on one where it is 112.
-  double set_up_starts = 2.5;
+  // Where it is known how long an emulator without a guest takes to start and end, it is so many
+  // times that: 3.5 to 4 on a machine where that is 57 ms, 3.2 to 3.7 on one where it is 112.
+  double set_up_starts = 3.5;
   // Two daemons and an emulator that starts could use so many CPUs; where fewer are idle it takes
   // as much longer. Of 82 moves between guests on two CPUs, 0.38 s with 0.5 of them busy were 0.6 s
   // with 1.0 and 0.95 s with 1.3: the set-ups come out best with 1.4 to 1.8.

@@ -243,13 +243,13 @@ TEST(Forecast, ASlowEmulatorBeginsLaterBeforeAnythingWasMoved) {
   };
   const double unknown = begins(Microseconds{0});
   const double hundred = begins(Microseconds{100'000});
-  EXPECT_NEAR(hundred - unknown, 0.25 - 0.07, 1e-9);
-  EXPECT_NEAR(begins(Microseconds{300'000}) - hundred, 0.5, 1e-9);
+  EXPECT_NEAR(hundred - unknown, 0.35 - 0.07, 1e-9);
+  EXPECT_NEAR(begins(Microseconds{300'000}) - hundred, 0.7, 1e-9);
   EXPECT_NEAR(begins(Microseconds{300'000}, Strategy::PostCopy) -
                   begins(Microseconds{100'000}, Strategy::PostCopy),
-              0.5, 1e-9);
+              0.7, 1e-9);
   in.profile.busy_cpus = 1.25;
-  EXPECT_NEAR(begins(Microseconds{300'000}) - begins(Microseconds{100'000}), 2 * 0.5, 1e-9);
+  EXPECT_NEAR(begins(Microseconds{300'000}) - begins(Microseconds{100'000}), 2 * 0.7, 1e-9);
 }
 
 TEST(Forecast, AnEmulatedGuestWarmsUpAndItsFirstWritesTakeLonger) {
