@@ -1,6 +1,7 @@
 // The dirty-page log of one VM, as the watcher uses it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,9 @@ class PageLog {
   virtual Result<Microseconds> arm() = 0;
   /// Changes nothing: two readings without arm() between them add up.
   virtual Result<LogReading> read() = 0;
+  /// What these pages hold at this moment, a sum of each; costs the guest nothing, armed or not
+  /// (page_samples.h).
+  virtual Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) = 0;
 };
 
 /// Opens the log of a VM that runs here now. NotFound: it is not here any more. Unsupported: it

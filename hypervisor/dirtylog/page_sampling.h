@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/page_log.h"
+#include "hypervisor/dirtylog/page_samples.h"
 #include "hypervisor/dirtylog/process.h"
 #include "orchestrator/core/rng.h"
 
@@ -26,6 +27,9 @@ class PageSampling final : public PageLog {
   /// Takes a new sample: one page at random out of each of kSampledPages equal parts.
   Result<Microseconds> arm() override;
   Result<LogReading> read() override;
+  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
+    return sums_of(process_, ram_, pages);
+  }
 
  private:
   struct Sampled {

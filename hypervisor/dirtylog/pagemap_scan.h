@@ -7,9 +7,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "hypervisor/dirtylog/page_log.h"
+#include "hypervisor/dirtylog/page_samples.h"
 #include "hypervisor/dirtylog/process.h"
 
 namespace mare::dirtylog {
@@ -45,6 +48,9 @@ class PagemapScan final : public PageLog {
 
   Result<Microseconds> arm() override;
   Result<LogReading> read() override;
+  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
+    return sums_of(process_, ram_, pages);
+  }
 
  private:
   struct Enlisted {

@@ -12,22 +12,13 @@
 namespace mare::dirtylog {
 namespace {
 
-constexpr std::size_t kChunkPages = 2048;  // two blocks of the guest's kernel
 constexpr std::size_t kChunksKept = 12;
-/// Smaller ones are a few chunks; they are sent in a moment, too.
-constexpr std::size_t kLeastSwept = 8 * kChunkPages;
 constexpr double kAgain = 0.8;
-/// A chunk of a third of all is so far from being in one place.
-constexpr double kLeastUnity = 0.7;
-constexpr double kLongestStep = 0.4;
 constexpr double kLeastReach = 0.02;
 constexpr int kTurns = 5;
-/// Of the step that the chunks' sizes tell: half a block up or down, and pages of others.
-constexpr double kTolerance = 0.6;
-constexpr int kFewestSteps = 2;
+constexpr int kFewestOfALog = 2;
 /// The newest ones: what a boot or a set-up wrote before them is over.
 constexpr int kStepsJudged = 5;
-constexpr double kAgree = 0.75;
 /// Shorter ones have hardly seen a guest come round.
 constexpr Microseconds kLeastCycle{1'000'000};
 constexpr std::size_t kCyclesOfSweeps = 4;  // with the running one
@@ -35,14 +26,14 @@ constexpr std::size_t kCyclesOfSweeps = 4;  // with the running one
 /// yet is told to be as long as it was looked at.
 constexpr double kComeRound = 1.25;
 
-/// From -0.5 to 0.5.
-double around(double difference) {
-  return difference - std::round(difference);
-}
-
 bool mostly(const PageSet& pages, const PageSet& among) {
   const auto others = static_cast<double>(pages.without(among).count());
   return others <= (1 - kAgain) * static_cast<double>(pages.count());
+}
+
+bool has_come_round(Microseconds length, const Sweep& sweep) {
+  return static_cast<double>(length.count()) >=
+         kComeRound * static_cast<double>(sweep.period.count());
 }
 
 }  // namespace
@@ -75,7 +66,7 @@ std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
     std::complex<double> sum;
     double near = 0;
     for (const Part& part : parts) {
-      if (turn > 0 && std::abs(around(part.place - out.place)) > reach) continue;
+      if (turn > 0 && std::abs(step_between(out.place, part.place)) > reach) continue;
       sum += std::polar(part.pages, 2 * std::numbers::pi * part.place);
       near += part.pages;
     }
@@ -110,8 +101,7 @@ void SweepFinder::look(const PageSet& written, Microseconds wall) {
 SweepFinder::Found SweepFinder::found(const PageSet& written) const {
   const auto came_round = [&](const Seen& cycle, const Sweep& sweep) {
     return sweep.period.count() > 0 && mostly(chunks_.back().pages, cycle.pages) &&
-           static_cast<double>(cycle.length.count()) >=
-               kComeRound * static_cast<double>(sweep.period.count());
+           has_come_round(cycle.length, sweep);
   };
   for (const Seen& cycle : cycles_) {
     const Sweep sweep = judged(cycle.pages);
@@ -120,36 +110,43 @@ SweepFinder::Found SweepFinder::found(const PageSet& written) const {
   return {judged(written), written};
 }
 
+SweepFinder::Found SweepFinder::found(const PageSet& written, const SweepSpeed& speed) const {
+  const auto sweep_over = [&](const PageSet& pages) {
+    return Sweep{speed.descending,
+                 Microseconds{static_cast<Microseconds::rep>(static_cast<double>(pages.count()) /
+                                                             speed.pages_per_s * 1e6)}};
+  };
+  for (const Seen& cycle : cycles_) {
+    const Sweep sweep = sweep_over(cycle.pages);
+    if (cycle.pages.count() >= kLeastSwept && has_come_round(cycle.length, sweep)) {
+      return {sweep, cycle.pages};
+    }
+  }
+  return {sweep_over(written), written};
+}
+
 Sweep SweepFinder::judged(const PageSet& swept) const {
   const auto all = static_cast<double>(swept.count());
   if (chunks_.size() < 2 || swept.count() < kLeastSwept) return {};
   // It may be that not all of it has been seen.
   if (!chunks_.back().again && !chunks_[chunks_.size() - 2].again) return {};
-  int up = 0;
-  int down = 0;
-  int steps = 0;
+  SweepSteps steps;
   std::vector<double> periods;
-  for (std::size_t i = chunks_.size() - 1; i > 0 && steps < kStepsJudged; --i) {
+  for (std::size_t i = chunks_.size() - 1; i > 0 && steps.count() < kStepsJudged; --i) {
     const Chunk& one = chunks_[i - 1];
     const Chunk& next = chunks_[i];
     if (!next.follows) continue;
-    const double expected = static_cast<double>(one.count + next.count) / 2 / all;
-    if (expected > kLongestStep) continue;
     const auto from = centre_of(one.pages, swept);
     const auto to = centre_of(next.pages, swept);
-    ++steps;
-    if (!from || !to || std::min(from->unity, to->unity) < kLeastUnity) continue;
-    const double step = around(to->place - from->place);
-    if (std::abs(step - expected) <= kTolerance * expected) ++up;
-    if (std::abs(step + expected) <= kTolerance * expected) ++down;
+    if (!steps.add(from, to, static_cast<double>(one.count + next.count) / 2 / all)) continue;
     periods.push_back(static_cast<double>(next.length.count()) * all /
                       static_cast<double>(next.count));
   }
-  if (steps < kFewestSteps || std::max(up, down) < kAgree * steps) return {};
+  if (!steps.agree(kFewestOfALog)) return {};
   // The middle: a chunk at whose end it had come round took longer than its pages tell.
   const auto middle = periods.begin() + static_cast<std::ptrdiff_t>(periods.size() / 2);
   std::nth_element(periods.begin(), middle, periods.end());
-  return {down > up, Microseconds{static_cast<Microseconds::rep>(*middle)}};
+  return {steps.descending(), Microseconds{static_cast<Microseconds::rep>(*middle)}};
 }
 
 }  // namespace mare::dirtylog

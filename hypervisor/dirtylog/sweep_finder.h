@@ -11,16 +11,22 @@
 #include <optional>
 
 #include "hypervisor/dirtylog/page_set.h"
+#include "hypervisor/dirtylog/sweep_steps.h"
 #include "orchestrator/model/forecast.h"
 
 namespace mare::dirtylog {
 
-/// The centre of pages among others, on a circle: what is written at the end of what is swept and
-/// at its beginning is near each other.
-struct Centre {
-  double place = 0;  // of all, in the order of addresses; 0 to 1
-  double unity = 0;  // 1: all in one place; less where part of them is elsewhere
+/// Chunks hold two blocks of the guest's kernel; a sweep of fewer than eight of them is sent in a
+/// moment, too.
+inline constexpr std::size_t kChunkPages = 2048;
+inline constexpr std::size_t kLeastSwept = 8 * kChunkPages;
+
+/// How a guest sweeps, by whatever tells it.
+struct SweepSpeed {
+  bool descending = false;
+  double pages_per_s = 0;
 };
+
 /// Nothing if `pages` has none of `all`. Pure.
 std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all);
 
@@ -38,6 +44,8 @@ class SweepFinder {
   /// `written`: all pages that were written lately. What it goes through is what a cycle saw in
   /// which it came round, where there is one: among all pages are those of a boot or a set-up, too.
   Found found(const PageSet& written) const;
+  /// The same where it is known by other means that it sweeps.
+  Found found(const PageSet& written, const SweepSpeed& speed) const;
 
  private:
   struct Seen {

@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "hypervisor/dirtylog/page_set.h"
@@ -26,13 +28,13 @@ class SweepTracker {
   Result<std::optional<double>> look();
 
  private:
-  SweepTracker(Process process, std::vector<std::uint64_t> addresses)
-      : process_(std::move(process)), addresses_(std::move(addresses)) {}
-  Result<std::vector<std::uint64_t>> read() const;
+  SweepTracker(Process process, Mapping ram, std::vector<std::size_t> samples)
+      : process_(std::move(process)), ram_(std::move(ram)), samples_(std::move(samples)) {}
 
   Process process_;
-  std::vector<std::uint64_t> addresses_;  // of pages, evenly spread
-  std::vector<std::uint64_t> sums_;       // of their content, at the last look
+  Mapping ram_;
+  std::vector<std::size_t> samples_;  // pages, evenly spread
+  std::vector<std::uint64_t> sums_;   // of their content, at the last look
 };
 
 }  // namespace mare::dirtylog

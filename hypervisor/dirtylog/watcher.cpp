@@ -36,6 +36,10 @@ constexpr int kGlances = 3;
 /// No multiple of what programs beat by: each glance, and the cycle after them, begins at another
 /// moment of a beat of 0.1, 0.2 or 0.5 s.
 constexpr milliseconds kGlance{235};
+/// Of content. As long as kTells, and so near each other that 64 MiB are not half gone through
+/// between two at 640 MB/s.
+constexpr int kContentLooks = 21;
+constexpr milliseconds kContentLook{50};
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
@@ -201,17 +205,57 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
   }
   if (!vm->glanced || now - *vm->glanced > kOfNow) {
     const auto glances = glances_in_budget(*vm);
-    if (!glances) return Milliseconds{0};
-    cut_short(*vm);
     vm->glanced = now;
-    vm->glances = *glances;
-    vm->tells_at = now + *glances * kGlance + kTells + kPoints.front();
-    if (auto begun = begin_cycle(*vm); !begun) {
-      failed(uuid, *vm, begun.error());
-      return Milliseconds{0};
+    vm->tells_at = now;
+    begin_content(*vm, now);
+    if (glances) {
+      cut_short(*vm);
+      vm->glances = *glances;
+      vm->tells_at = now + *glances * kGlance + kTells + kPoints.front();
+      if (auto begun = begin_cycle(*vm); !begun) {
+        failed(uuid, *vm, begun.error());
+        return Milliseconds{0};
+      }
     }
   }
   return std::chrono::ceil<milliseconds>(std::max(vm->tells_at - now, MonotonicTime{0}));
+}
+
+/// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
+void Watcher::begin_content(Vm& vm, MonotonicTime now) const {
+  const std::lock_guard lock(mutex_);
+  vm.speed.reset();
+  SweepByContent content(vm.written);
+  if (content.samples().empty()) return;
+  vm.content = std::move(content);
+  vm.content_looks = kContentLooks;
+  vm.content_due = now;
+  vm.tells_at = now + kContentLooks * kContentLook;
+}
+
+/// One that can't be read is watched all the same; whether it has ended its log tells.
+void Watcher::look_at_content(const std::string& uuid, Vm& vm) const {
+  const MonotonicTime before = clock_.now();
+  auto sums = vm.log->sums(vm.content->samples());
+  const MonotonicTime after = clock_.now();
+  if (!sums) log_.debug("dirtylog", "VM " + uuid + ": " + sums.error().text());
+  if (sums) vm.content->look(std::move(*sums), before + (after - before) / 2);
+  const std::lock_guard lock(mutex_);
+  vm.content_due = std::max(vm.content_due + kContentLook, after);
+  if (sums && --vm.content_looks > 0) return;
+  vm.speed = vm.content->found();
+  vm.speed_seen = after;
+  vm.content.reset();
+}
+
+/// By content where it was looked at lately: that is the newest, and no fault slowed it.
+SweepFinder::Found Watcher::sweep_of(const Vm& vm) const {
+  const bool lately = vm.speed && clock_.now() - vm.speed_seen <= kCycle;
+  return lately ? vm.sweep.found(vm.written, *vm.speed) : vm.sweep.found(vm.written);
+}
+
+MonotonicTime Watcher::next_due(const Vm& vm) {
+  return vm.content ? std::min(vm.due, vm.content_due) : vm.due;
 }
 
 void Watcher::forget(const std::string& uuid) {
@@ -252,7 +296,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.heat = vm.heat;
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
-  SweepFinder::Found found = vm.sweep.found(vm.written);
+  SweepFinder::Found found = sweep_of(vm);
   out.sweep = found.sweep;
   // Also where the newest look leaves it open for a moment: who asks for them was told of a sweep.
   out.swept = std::move(found.pages);
@@ -267,7 +311,7 @@ MonotonicTime Watcher::step() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [uuid, vm] : vms_) {
-      if (vm->due <= clock_.now()) due.emplace_back(uuid, vm);
+      if (next_due(*vm) <= clock_.now()) due.emplace_back(uuid, vm);
     }
   }
   for (const auto& [uuid, vm] : due) {
@@ -276,11 +320,12 @@ MonotonicTime Watcher::step() {
   }
   const std::lock_guard lock(mutex_);
   MonotonicTime next = clock_.now() + kIdle;
-  for (const auto& [uuid, vm] : vms_) next = std::min(next, vm->due);
+  for (const auto& [uuid, vm] : vms_) next = std::min(next, next_due(*vm));
   return next;
 }
 
 void Watcher::work(const std::string& uuid, Vm& vm) {
+  if (vm.content && vm.content_due <= clock_.now()) look_at_content(uuid, vm);
   if (!vm.log) {
     auto opened = open_(uuid);
     if (!opened) return failed(uuid, vm, opened.error());
@@ -511,6 +556,7 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   vm.glanced.reset();
   if (open) cut_short(vm);
   const std::lock_guard lock(mutex_);
+  vm.content.reset();
   vm.due = clock_.now() + again;
   vm.settles = false;
   vm.why = why;

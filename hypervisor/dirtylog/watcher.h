@@ -19,6 +19,7 @@
 
 #include "hypervisor/dirtylog/joined_cycles.h"
 #include "hypervisor/dirtylog/page_log.h"
+#include "hypervisor/dirtylog/sweep_by_content.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/log.h"
@@ -66,9 +67,10 @@ class Watcher {
   void forget(const std::string& uuid);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago; as many of
-  /// them as cost the guest no more than a cycle may that lasted since the last one began. Returns
-  /// when that will tell something; 0 if the VM's log is not open, or nothing was begun. The next
-  /// step is due then.
+  /// them as cost the guest no more than a cycle may that lasted since the last one began. Whether
+  /// it sweeps is looked at beside that, by its content, which costs it nothing. Returns when that
+  /// will tell something; 0 if the VM's log is not open, or nothing was begun. The next step is due
+  /// then.
   Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
   std::optional<WatchReport> report(const std::string& uuid) const;
@@ -119,9 +121,14 @@ class Watcher {
     bool settles = false;         // it has just come, and its log is not open yet
     Microseconds next_length{0};  // of a cycle that is no glance
     MonotonicTime due{0};
-    std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last,
-    MonotonicTime tells_at{0};             // and when that tells
-    int glances = 0;                       // to come
+    std::optional<MonotonicTime> glanced;   // when somebody wanted to know, last,
+    MonotonicTime tells_at{0};              // and when that tells
+    int glances = 0;                        // to come
+    std::optional<SweepByContent> content;  // while it is looked at,
+    MonotonicTime content_due{0};
+    int content_looks = 0;            // to come
+    std::optional<SweepSpeed> speed;  // by the last such looks,
+    MonotonicTime speed_seen{0};      // which were then
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
@@ -130,6 +137,10 @@ class Watcher {
   std::chrono::nanoseconds faults(Bytes written) const;
   std::chrono::nanoseconds cost(const Cycle& cycle) const;
   std::optional<int> glances_in_budget(const Vm& vm) const;
+  void begin_content(Vm& vm, MonotonicTime now) const;
+  void look_at_content(const std::string& uuid, Vm& vm) const;
+  SweepFinder::Found sweep_of(const Vm& vm) const;
+  static MonotonicTime next_due(const Vm& vm);
   bool puts_off_its_next_cycle(Vm& vm) const;
   void work(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);

@@ -1,9 +1,14 @@
 // Guests that go through their memory in order: found by the log's looks, followed by content.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "hypervisor/dirtylog/page_samples.h"
+#include "hypervisor/dirtylog/sweep_by_content.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "hypervisor/dirtylog/sweep_tracker.h"
 #include "tests/unit/dirtylog/child.h"
@@ -162,6 +167,149 @@ TEST(Centre, IsOnACircle) {
   PageSet others;
   others.add(0, 100);
   EXPECT_FALSE(centre_of(others, all));
+}
+
+/// A guest whose pages hold how often they were written; looked at each 50 ms.
+class Looked {
+ public:
+  explicit Looked(Order order, std::size_t known_besides = 0) : order_(order) {
+    PageSet known;
+    for (std::size_t at = 0; at < kSwept; ++at)
+      known.add(page_at(order, at), page_at(order, at) + 1);
+    known.add(0, kHot);
+    known.add(kSetUp, kSetUp + known_besides);
+    known_ = known.count();
+    written_.assign(2 * kSetUp, 0);
+    content_.emplace(known);
+  }
+  void look() {
+    ++written_[clock_++ % kHot];
+    std::vector<std::uint64_t> sums;
+    for (const std::size_t page : content_->samples()) sums.push_back(written_[page]);
+    content_->look(std::move(sums), std::chrono::milliseconds{50} * clock_);
+  }
+  void write(std::size_t pages) {
+    for (std::size_t i = 0; i < pages; ++i) ++written_[page_at(order_, at_++)];
+  }
+  std::optional<SweepSpeed> after(int looks, std::size_t pages_each) {
+    look();
+    for (int i = 1; i < looks; ++i) {
+      write(pages_each);
+      look();
+    }
+    return content_->found();
+  }
+  std::optional<SweepSpeed> found() const { return content_->found(); }
+
+ private:
+  static constexpr std::size_t kHot = 100;
+  Order order_;
+  std::size_t known_ = 0;
+  std::size_t at_ = 12'345;
+  int clock_ = 0;
+  std::vector<std::uint64_t> written_;
+  std::optional<SweepByContent> content_;
+};
+
+TEST(SweepByContent, TellsTheDirectionAndTheSpeed) {
+  for (const Order order : {Order::Up, Order::Down}) {
+    // 64 to 900 MB/s: some looks make a chunk, and one is a tenth of the way.
+    for (const std::size_t pages_each : {800, 3'300, 11'000}) {
+      Looked guest(order);
+      const auto found = guest.after(21, pages_each);
+      ASSERT_TRUE(found) << pages_each;
+      EXPECT_EQ(found->descending, order == Order::Down);
+      EXPECT_NEAR(found->pages_per_s / static_cast<double>(20 * pages_each), 1, 0.08);
+    }
+  }
+}
+
+TEST(SweepByContent, WhatWasWrittenOnceIsPassedOver) {
+  Looked guest(Order::Up, 20 * kBlock);
+  const auto found = guest.after(21, 6'500);
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->descending);
+  EXPECT_NEAR(found->pages_per_s / 130'000, 1, 0.08);
+}
+
+TEST(SweepByContent, OneThatGoesAllOverIsNone) {
+  EXPECT_FALSE(Looked(Order::Scattered).after(21, 6'500));
+  EXPECT_FALSE(Looked(Order::Up).after(21, kSwept)) << "all of it between two looks";
+}
+
+TEST(SweepByContent, OneThatWasSeenForTooFewStepsIsNone) {
+  EXPECT_FALSE(Looked(Order::Up).after(21, 300)) << "three chunks";
+  EXPECT_FALSE(Looked(Order::Up).after(1, 6'500));
+  EXPECT_FALSE(Looked(Order::Up).after(21, 0));
+}
+
+TEST(SweepByContent, OneThatGoesOnAndOffHasNoSpeed) {
+  Looked guest(Order::Up);
+  guest.look();
+  for (int beat = 0; beat < 3; ++beat) {
+    for (int i = 0; i < 3; ++i) {
+      guest.write(6'500);
+      guest.look();
+    }
+    for (int i = 0; i < 4; ++i) guest.look();
+  }
+  EXPECT_FALSE(guest.found());
+}
+
+TEST(SweepByContent, OneThatEndedMeanwhileHasNone) {
+  Looked guest(Order::Up);
+  ASSERT_TRUE(guest.after(8, 6'500));
+  guest.look();
+  EXPECT_TRUE(guest.found());
+  // It goes on after a pause, and stops.
+  guest.write(6'500);
+  for (int i = 0; i < 10; ++i) guest.look();
+  EXPECT_TRUE(guest.found()) << "one pause";
+  guest.write(6'500);
+  for (int i = 0; i < 10; ++i) guest.look();
+  EXPECT_FALSE(guest.found());
+}
+
+TEST(SweepByContent, LooksAtNothingWhereLittleIsWritten) {
+  PageSet few;
+  few.add(0, kLeastSwept - 1);
+  EXPECT_TRUE(SweepByContent(few).samples().empty());
+  few.add(kLeastSwept - 1, kLeastSwept);
+  EXPECT_EQ(SweepByContent(few).samples().size(), kSamplesOfASweep);
+}
+
+TEST(SweepFinder, WhoseSpeedIsKnownGoesThroughWhatACycleSaw) {
+  SweepFinder finder;
+  PageSet known;
+  known.add(0, 3 * kLeastSwept);
+  finder.begin_cycle(known);
+  PageSet written;
+  written.add(0, kLeastSwept);
+  finder.look(written, Microseconds{1'000'000});
+  const SweepSpeed speed{true, static_cast<double>(kLeastSwept)};
+  const auto too_short = finder.found(known, speed);
+  EXPECT_EQ(too_short.sweep.period, Microseconds{3'000'000});
+  EXPECT_EQ(too_short.pages.count(), 3 * kLeastSwept);
+  finder.look(written, Microseconds{1'300'000});
+  const auto found = finder.found(known, speed);
+  EXPECT_TRUE(found.sweep.descending);
+  EXPECT_EQ(found.sweep.period, Microseconds{1'000'000});
+  EXPECT_EQ(found.pages.count(), kLeastSwept);
+}
+
+TEST(PageSamples, AreSpreadEvenlyOrAll) {
+  PageSet pages;
+  pages.add(100, 110);
+  pages.add(1000, 1090);
+  EXPECT_EQ(spread_over(pages, 4), (std::vector<std::size_t>{100, 1015, 1040, 1065}));
+  EXPECT_EQ(spread_over(pages, 200).size(), 100U);
+  EXPECT_TRUE(spread_over({}, 4).empty());
+}
+
+TEST(PageSamples, AStepIsTheShorterWayRound) {
+  EXPECT_NEAR(step_between(0.9, 0.1), 0.2, 1e-9);
+  EXPECT_NEAR(step_between(0.1, 0.9), -0.2, 1e-9);
+  EXPECT_NEAR(step_between(0.2, 0.5), 0.3, 1e-9);
 }
 
 class SweepTrackerTest : public testing::Test {

@@ -30,11 +30,11 @@ struct FakeVm {
   int read = 0;
   double heat = 0.25;
   PageSet pages;
-  std::size_t sweeps_over = 0;  // so many pages, at kSweptEachSecond a second
+  std::size_t sweeps_over = 0;  // so many pages,
+  std::size_t sweeps_each_s = 100;
+  bool content_hidden = false;
   MonotonicTime armed_at{0};
 };
-
-constexpr std::size_t kSweptEachSecond = 100;
 
 class FakeLog final : public PageLog {
  public:
@@ -57,16 +57,27 @@ class FakeLog final : public PageLog {
                       progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat),
                       vm_.pages};
   }
+  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
+    if (vm_.content_hidden) return make_error(Code::Unavailable, "its memory can't be read");
+    std::vector<std::uint64_t> out;
+    const std::size_t at = place(clock_.now());
+    for (const std::size_t page : pages) {
+      // How often it was written.
+      out.push_back(at > page ? (at - 1 - page) / vm_.sweeps_over + 1 : 0);
+    }
+    return out;
+  }
 
  private:
+  std::size_t place(MonotonicTime when) const {
+    return static_cast<std::size_t>(std::chrono::duration<double>(when).count() *
+                                    static_cast<double>(vm_.sweeps_each_s));
+  }
   Microseconds progress() const {
     if (vm_.stands_still) return Microseconds{5};
     return std::chrono::duration_cast<Microseconds>(clock_.now() / 2);
   }
   LogReading swept() const {
-    const auto place = [](MonotonicTime when) {
-      return static_cast<std::size_t>(when / milliseconds{1000 / kSweptEachSecond});
-    };
     PageSet pages;
     for (std::size_t at = place(vm_.armed_at); at < place(clock_.now()); ++at) {
       pages.add(at % vm_.sweeps_over, at % vm_.sweeps_over + 1);
@@ -420,6 +431,65 @@ TEST_F(DearWatcherTest, AsManyGlancesAsItMayCost) {
   EXPECT_EQ(glances(8e6), 3);
   EXPECT_EQ(glances(100e6), 2);  // 86 ms a glance, 385 for the cycle
   EXPECT_EQ(glances(150e6), 0);  // 129, 577
+}
+
+/// 400 MiB at 256 MiB/s: to arm them costs it 1.5 s.
+void sweep_quickly(FakeVm& vm) {
+  vm.sweeps_over = 102'400;
+  vm.sweeps_each_s = 65'536;
+}
+
+TEST_F(DearWatcherTest, WhetherItSweepsIsSeenWithoutArmingIt) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{11});
+  EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0) << "one arming can't tell";
+  const auto wait = watcher_.look_anew("a");
+  EXPECT_EQ(wait, milliseconds{1050});
+  run(wait);
+  EXPECT_EQ(vm.armed, 1);
+  const auto report = watcher_.report("a");
+  EXPECT_FALSE(report->sweep.descending);
+  EXPECT_NEAR(static_cast<double>(report->sweep.period.count()) / 1e6, 102'400.0 / 65'536, 0.05);
+  EXPECT_EQ(report->swept.count(), 102'400U);
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "it knows";
+}
+
+TEST_F(DearWatcherTest, WhatSweptAMinuteAgoIsNotKnownToSweep) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{11});
+  run(watcher_.look_anew("a"));
+  ASSERT_GT(watcher_.report("a")->sweep.period.count(), 0);
+  run(seconds{65});
+  EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0);
+}
+
+TEST_F(DearWatcherTest, AVmWhoseContentCannotBeReadIsWatchedAllTheSame) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  vm.content_hidden = true;
+  watcher_.watch("a");
+  run(seconds{11});
+  run(watcher_.look_anew("a"));
+  const auto report = watcher_.report("a");
+  EXPECT_EQ(report->sweep.period.count(), 0);
+  EXPECT_TRUE(report->not_watched.empty());
+  EXPECT_EQ(vm.closed, 0);
+}
+
+TEST_F(DearWatcherTest, OneThatLeavesIsNotLookedAtAnyMore) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{11});
+  watcher_.look_anew("a");
+  run(milliseconds{300});
+  EXPECT_TRUE(watcher_.back_off("a"));
+  run(milliseconds{800});
+  EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0);
 }
 
 TEST_F(WatcherTest, TheFirstCycleGoesOnWithWhatTheNextOnesSaw) {
