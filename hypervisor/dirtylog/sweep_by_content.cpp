@@ -25,17 +25,24 @@ SweepByContent::SweepByContent(PageSet written) : pages_(written.count()), fewes
 }
 
 void SweepByContent::look(std::vector<std::uint64_t> sums, MonotonicTime at) {
-  if (sums_.empty()) {
+  if (first_.empty()) {
+    first_ = sums;
     sums_ = std::move(sums);
     at_ = at;
     return;
   }
+  const auto since_first = change_between(first_, sums);
+  changed_ = since_first ? since_first->count : 0;
   last_look_ = at;
   const auto change = change_between(sums_, sums);
   if (!change || change->count < fewest_) return;
   chunks_.push_back({*change, std::chrono::duration<double>(at - at_).count()});
   sums_ = std::move(sums);
   at_ = at;
+}
+
+std::size_t SweepByContent::changed() const {
+  return samples_.empty() ? 0 : pages_ * changed_ / samples_.size();
 }
 
 std::optional<SweepSpeed> SweepByContent::found() const {

@@ -25,6 +25,8 @@ class SweepByContent {
   /// What they hold `at` that time. Looks are to be so near each other that it does not come half
   /// round between two.
   void look(std::vector<std::uint64_t> sums, MonotonicTime at);
+  /// Pages that hold something else than at the first look, as the samples tell.
+  std::size_t changed() const;
   /// None: it goes all over, or on and off, or too few steps were seen to tell.
   std::optional<SweepSpeed> found() const;
 
@@ -37,6 +39,8 @@ class SweepByContent {
   std::size_t pages_;
   std::vector<std::size_t> samples_;
   std::size_t fewest_;  // that changed make a chunk
+  std::vector<std::uint64_t> first_;
+  std::size_t changed_ = 0;  // samples
   std::vector<std::uint64_t> sums_;
   MonotonicTime at_{0};  // of the end of the last chunk
   MonotonicTime last_look_{0};

@@ -36,6 +36,13 @@ constexpr int kGlances = 3;
 /// No multiple of what programs beat by: each glance, and the cycle after them, begins at another
 /// moment of a beat of 0.1, 0.2 or 0.5 s.
 constexpr milliseconds kGlance{235};
+/// Of its time. A look that takes more of it is not for nothing, whatever it may cost: it is made
+/// for a migration, which is to cost less.
+constexpr milliseconds kFelt{100};
+/// Then it is told by content whether it writes as it did: after so long, by so many pages at
+/// least, of half as many.
+constexpr milliseconds kUsualFor{200};
+constexpr std::size_t kUsualPages = 4096;
 /// Of content. As long as kTells, and so near each other that 64 MiB are not half gone through
 /// between two at 640 MB/s.
 constexpr int kContentLooks = 21;
@@ -117,24 +124,28 @@ nanoseconds Watcher::cost(const Cycle& cycle) const {
   return cycle.owed + cycle.scanning + faults(cycle.written);
 }
 
-/// None: not even a cycle without glances before it; what is known must do. Where nothing is known
-/// that tells, what it costs is not either.
-std::optional<int> Watcher::glances_in_budget(const Vm& vm) const {
+/// Where nothing is known that tells, what it costs is not either.
+Watcher::LookAnew Watcher::what_a_look_may_cost(const Vm& vm) const {
   const std::lock_guard lock(mutex_);
   const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(), [](const Cycle& cycle) {
     return !cycle.seen.points.empty() && cycle.seen.points.back().wall >= kTells;
   });
-  if (told == vm.cycles.rend()) return kGlances;
-  const auto costs = [&](nanoseconds span) {
-    return in_seconds(first_write_) * most_written_in(told->seen.points, in_seconds(span)) /
-           static_cast<double>(kPageBytes);
+  if (told == vm.cycles.rend()) return {kGlances, false, 0};
+  const auto pages = [&](nanoseconds span) {
+    return most_written_in(told->seen.points, in_seconds(span)) / static_cast<double>(kPageBytes);
   };
+  const auto costs = [&](nanoseconds span) { return in_seconds(first_write_) * pages(span); };
   const nanoseconds since = clock_.now() - vm.cycles.back().began;
   const double budget = in_seconds(std::max<nanoseconds>(since, kOfNow)) * kCostLimitPercent / 100;
-  const double left = budget - costs(kTells + kPoints.front());
-  if (left < 0) return std::nullopt;
+  const double cycle = costs(kTells + kPoints.front());
+  LookAnew out;
+  out.felt = cycle > in_seconds(kFelt);
+  out.usual_pages = static_cast<std::size_t>(pages(kUsualFor));
+  if (cycle > budget) return out;
   const double glance = costs(kGlance);
-  return left < kGlances * glance ? static_cast<int>(left / glance) : kGlances;
+  const double left = budget - cycle;
+  out.glances = left < kGlances * glance ? static_cast<int>(left / glance) : kGlances;
+  return out;
 }
 
 Watcher::Vm::Vm() : joined(kCycle) {}
@@ -204,21 +215,30 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     return kTells + kPoints.front();
   }
   if (!vm->glanced || now - *vm->glanced > kOfNow) {
-    const auto glances = glances_in_budget(*vm);
+    const LookAnew may = what_a_look_may_cost(*vm);
     vm->glanced = now;
     vm->tells_at = now;
     begin_content(*vm, now);
-    if (glances) {
-      cut_short(*vm);
-      vm->glances = *glances;
-      vm->tells_at = now + *glances * kGlance + kTells + kPoints.front();
-      if (auto begun = begin_cycle(*vm); !begun) {
+    if (vm->content && may.felt) {
+      if (may.glances && may.usual_pages >= kUsualPages) {
+        vm->content_usual = may.usual_pages;
+        vm->tells_at += kUsualFor + kContentLook;
+      }
+    } else if (may.glances) {
+      if (auto begun = glance(*vm, *may.glances); !begun) {
         failed(uuid, *vm, begun.error());
         return Milliseconds{0};
       }
     }
   }
   return std::chrono::ceil<milliseconds>(std::max(vm->tells_at - now, MonotonicTime{0}));
+}
+
+Status Watcher::glance(Vm& vm, int glances) {
+  cut_short(vm);
+  vm.glances = glances;
+  vm.tells_at = clock_.now() + glances * kGlance + kTells + kPoints.front();
+  return begin_cycle(vm);
 }
 
 /// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
@@ -229,23 +249,36 @@ void Watcher::begin_content(Vm& vm, MonotonicTime now) const {
   if (content.samples().empty()) return;
   vm.content = std::move(content);
   vm.content_looks = kContentLooks;
+  vm.content_usual = 0;
   vm.content_due = now;
   vm.tells_at = now + kContentLooks * kContentLook;
 }
 
 /// One that can't be read is watched all the same; whether it has ended its log tells.
-void Watcher::look_at_content(const std::string& uuid, Vm& vm) const {
+void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
   const MonotonicTime before = clock_.now();
   auto sums = vm.log->sums(vm.content->samples());
   const MonotonicTime after = clock_.now();
   if (!sums) log_.debug("dirtylog", "VM " + uuid + ": " + sums.error().text());
   if (sums) vm.content->look(std::move(*sums), before + (after - before) / 2);
-  const std::lock_guard lock(mutex_);
-  vm.content_due = std::max(vm.content_due + kContentLook, after);
-  if (sums && --vm.content_looks > 0) return;
-  vm.speed = vm.content->found();
-  vm.speed_seen = after;
-  vm.content.reset();
+  bool writes_less = false;
+  {
+    const std::lock_guard lock(mutex_);
+    vm.content_due = std::max(vm.content_due + kContentLook, after);
+    --vm.content_looks;
+    const bool tells = kContentLook * (kContentLooks - 1 - vm.content_looks) >= kUsualFor;
+    if (vm.content_usual > 0 && (tells || !sums)) {
+      writes_less = 2 * vm.content->changed() < std::exchange(vm.content_usual, 0);
+    }
+    if (!sums || vm.content_looks == 0) {
+      vm.speed = vm.content->found();
+      vm.speed_seen = after;
+      vm.content.reset();
+    }
+  }
+  // So a look costs it little now.
+  if (!writes_less) return;
+  if (auto begun = glance(vm, 0); !begun) failed(uuid, vm, begun.error());
 }
 
 /// By content where it was looked at lately: that is the newest, and no fault slowed it.

@@ -68,9 +68,10 @@ class Watcher {
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago; as many of
   /// them as cost the guest no more than a cycle may that lasted since the last one began. Whether
-  /// it sweeps is looked at beside that, by its content, which costs it nothing. Returns when that
-  /// will tell something; 0 if the VM's log is not open, or nothing was begun. The next step is due
-  /// then.
+  /// it sweeps is looked at beside that, by its content, which costs it nothing; where it would
+  /// feel the cycles, it is only that, and they begin if it writes less than when it was armed
+  /// last. Returns when that will tell something; 0 if the VM's log is not open, or nothing was
+  /// begun. The next step is due then.
   Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
   std::optional<WatchReport> report(const std::string& uuid) const;
@@ -127,6 +128,7 @@ class Watcher {
     std::optional<SweepByContent> content;  // while it is looked at,
     MonotonicTime content_due{0};
     int content_looks = 0;            // to come
+    std::size_t content_usual = 0;    // pages that changed in kUsualFor, if that matters
     std::optional<SweepSpeed> speed;  // by the last such looks,
     MonotonicTime speed_seen{0};      // which were then
     std::chrono::nanoseconds owed{0};
@@ -136,9 +138,15 @@ class Watcher {
   VmPtr find(const std::string& uuid) const;
   std::chrono::nanoseconds faults(Bytes written) const;
   std::chrono::nanoseconds cost(const Cycle& cycle) const;
-  std::optional<int> glances_in_budget(const Vm& vm) const;
+  struct LookAnew {
+    std::optional<int> glances;  // that may be made; none: not even a cycle
+    bool felt = false;           // by the guest
+    std::size_t usual_pages = 0;
+  };
+  LookAnew what_a_look_may_cost(const Vm& vm) const;
+  Status glance(Vm& vm, int glances);
   void begin_content(Vm& vm, MonotonicTime now) const;
-  void look_at_content(const std::string& uuid, Vm& vm) const;
+  void look_at_content(const std::string& uuid, Vm& vm);
   SweepFinder::Found sweep_of(const Vm& vm) const;
   static MonotonicTime next_due(const Vm& vm);
   bool puts_off_its_next_cycle(Vm& vm) const;

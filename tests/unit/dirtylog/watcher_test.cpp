@@ -32,6 +32,7 @@ struct FakeVm {
   PageSet pages;
   std::size_t sweeps_over = 0;  // so many pages,
   std::size_t sweeps_each_s = 100;
+  std::optional<MonotonicTime> sweeps_until;
   bool content_hidden = false;
   MonotonicTime armed_at{0};
 };
@@ -70,6 +71,7 @@ class FakeLog final : public PageLog {
 
  private:
   std::size_t place(MonotonicTime when) const {
+    if (vm_.sweeps_until) when = std::min(when, *vm_.sweeps_until);
     return static_cast<std::size_t>(std::chrono::duration<double>(when).count() *
                                     static_cast<double>(vm_.sweeps_each_s));
   }
@@ -454,6 +456,34 @@ TEST_F(DearWatcherTest, WhetherItSweepsIsSeenWithoutArmingIt) {
   EXPECT_NEAR(static_cast<double>(report->sweep.period.count()) / 1e6, 102'400.0 / 65'536, 0.05);
   EXPECT_EQ(report->swept.count(), 102'400U);
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "it knows";
+}
+
+TEST_F(DearWatcherTest, OneThatWritesAsItDidIsNotArmedForAMigration) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{140});  // what a look costs has been paid for by then
+  ASSERT_EQ(vm.armed, 1);
+  const auto wait = watcher_.look_anew("a");
+  EXPECT_EQ(wait, milliseconds{1300});
+  run(wait);
+  EXPECT_EQ(vm.armed, 1);
+  EXPECT_GT(watcher_.report("a")->sweep.period.count(), 0);
+}
+
+TEST_F(DearWatcherTest, OneThatWritesLessIsArmed) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{140});
+  vm.sweeps_until = clock_.now();
+  const auto wait = watcher_.look_anew("a");
+  EXPECT_EQ(wait, milliseconds{1300});
+  run(wait);
+  EXPECT_EQ(vm.armed, 2);
+  EXPECT_EQ(walls_ms(cycles().back()).back(), 1000) << "it tells as much as any";
+  EXPECT_EQ(cycles().back().points.back().unique.count, 0U);
+  EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0);
 }
 
 TEST_F(DearWatcherTest, WhatSweptAMinuteAgoIsNotKnownToSweep) {
