@@ -26,7 +26,18 @@ struct LogReading {
   Microseconds waited{0};    // that they wanted to run and did not get a CPU, from any origin
   std::vector<double> heat;  // share of each region written since arm()
   PageSet written;           // since arm(); empty from a log that samples
+  std::size_t vcpus = 1;
 };
+
+/// Of one page out of each `pages_each` that follow one another, always the same.
+struct ContentReading {
+  std::vector<std::uint64_t> sums;  // of its content; 0: it is not in memory
+  std::size_t pages_each = 1;
+  Microseconds progress{0};  // as of a LogReading
+};
+/// Which page that is, of the i-th so many: not all in the same place among them, as of a program
+/// that goes through its memory in steps. Pure.
+std::size_t sampled_page(std::size_t i, std::size_t pages_each);
 
 /// Not thread-safe: the watcher calls it under the VM's lock. The destructor ends all cost for the
 /// guest.
@@ -38,9 +49,9 @@ class PageLog {
   virtual Result<Microseconds> arm() = 0;
   /// Changes nothing: two readings without arm() between them add up.
   virtual Result<LogReading> read() = 0;
-  /// What these pages hold at this moment, a sum of each; costs the guest nothing, armed or not
-  /// (page_samples.h).
-  virtual Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) = 0;
+  /// What some pages hold at this moment, armed or not; costs the guest nothing. Unavailable: its
+  /// memory can't be read.
+  virtual Result<ContentReading> content() = 0;
 };
 
 /// Opens the log of a VM that runs here now. NotFound: it is not here any more. Unsupported: it

@@ -1,6 +1,6 @@
-// What changes in some of a guest's pages, by their content: where it writes at this moment, while
-// no log is armed. Costs the guest nothing; a page that is rewritten with the same content is not
-// seen.
+// What some of a guest's pages hold: by what changes in them it is seen how it writes at this
+// moment, while no log is armed. Costs the guest nothing; a page that is rewritten with the same
+// content is not seen.
 #pragma once
 
 #include <cstddef>
@@ -8,24 +8,24 @@
 #include <optional>
 #include <vector>
 
-#include "hypervisor/dirtylog/page_set.h"
+#include "hypervisor/dirtylog/page_log.h"
 #include "hypervisor/dirtylog/process.h"
 #include "hypervisor/dirtylog/sweep_steps.h"
 #include "orchestrator/core/result.h"
 
 namespace mare::dirtylog {
 
-/// Reading so many takes a millisecond or two; one is a five hundredth of the way.
-inline constexpr std::size_t kSamplesOfASweep = 512;
-
-/// At most `count` of them, evenly spread in the order of addresses. Pure.
-std::vector<std::size_t> spread_over(const PageSet& pages, std::size_t count);
-
-/// A sum of the content of each page, by its number since the RAM's start; of one beyond its end 0.
-/// NotFound: the process has ended. Unavailable: its memory can't be read, for want of
-/// CAP_SYS_PTRACE say.
-Result<std::vector<std::uint64_t>> sums_of(const Process& process, const Mapping& ram,
+/// A sum of the content of each page, by its number since the RAM's start; 0 of one that is not in
+/// memory (to read it would make it). NotFound: the process has ended. Unavailable: its memory
+/// can't be read, for want of CAP_SYS_PTRACE say.
+Result<std::vector<std::uint64_t>> sums_of(const Process& process, const Fd& pagemap,
+                                           const Mapping& ram,
                                            const std::vector<std::size_t>& pages);
+
+/// Of some thousands, all over its RAM: so many that what was written in a second is known to some
+/// percent, and reading them takes some milliseconds.
+Result<ContentReading> content_of(const Process& process, const Fd& pagemap, const Mapping& ram,
+                                  const std::vector<pid_t>& vcpus);
 
 /// Of samples that are evenly spread over what a guest sweeps.
 struct Change {

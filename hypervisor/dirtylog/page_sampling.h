@@ -27,25 +27,18 @@ class PageSampling final : public PageLog {
   /// Takes a new sample: one page at random out of each of kSampledPages equal parts.
   Result<Microseconds> arm() override;
   Result<LogReading> read() override;
-  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
-    return sums_of(process_, ram_, pages);
-  }
+  Result<ContentReading> content() override;
 
  private:
-  struct Sampled {
-    std::uint64_t address = 0;
-    std::uint64_t digest = 0;  // of its content; 0: it does not exist yet
-  };
   PageSampling(Process process, Fd pagemap, Mapping ram);
-  Status look(std::vector<std::uint64_t>& digests) const;
-  bool exists(std::uint64_t address) const;
 
   Process process_;
   Fd pagemap_;
   Mapping ram_;
   std::vector<pid_t> vcpus_;
   SystemRng rng_;
-  std::vector<Sampled> sample_;
+  std::vector<std::size_t> sample_;  // pages
+  std::vector<std::uint64_t> sums_;  // of their content, when it was armed
 };
 
 }  // namespace mare::dirtylog

@@ -12,6 +12,7 @@
 
 #include "hypervisor/dirtylog/kernel_abi.h"
 #include "hypervisor/dirtylog/own_memory.h"
+#include "hypervisor/dirtylog/page_samples.h"
 #include "orchestrator/core/thread_cpu.h"
 
 namespace mare::dirtylog {
@@ -282,8 +283,13 @@ Result<LogReading> PagemapScan::read() {
   if (!process_.lives()) return make_error(Code::NotFound, "its process has ended");
   out.progress = (before + process_.cpu_time(vcpus_)) / 2;
   out.waited = process_.waiting_time(vcpus_);
+  out.vcpus = vcpus_.size();
   make_shares(out.heat, ram_);
   return out;
+}
+
+Result<ContentReading> PagemapScan::content() {
+  return content_of(process_, pagemap_, ram_, vcpus_);
 }
 
 }  // namespace mare::dirtylog

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/page_log.h"
-#include "hypervisor/dirtylog/page_samples.h"
 #include "hypervisor/dirtylog/process.h"
 
 namespace mare::dirtylog {
@@ -48,9 +47,7 @@ class PagemapScan final : public PageLog {
 
   Result<Microseconds> arm() override;
   Result<LogReading> read() override;
-  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
-    return sums_of(process_, ram_, pages);
-  }
+  Result<ContentReading> content() override;
 
  private:
   struct Enlisted {

@@ -28,10 +28,14 @@ class SweepTracker {
   Result<std::optional<double>> look();
 
  private:
-  SweepTracker(Process process, Mapping ram, std::vector<std::size_t> samples)
-      : process_(std::move(process)), ram_(std::move(ram)), samples_(std::move(samples)) {}
+  SweepTracker(Process process, Fd pagemap, Mapping ram, std::vector<std::size_t> samples)
+      : process_(std::move(process)),
+        pagemap_(std::move(pagemap)),
+        ram_(std::move(ram)),
+        samples_(std::move(samples)) {}
 
   Process process_;
+  Fd pagemap_;
   Mapping ram_;
   std::vector<std::size_t> samples_;  // pages, evenly spread
   std::vector<std::uint64_t> sums_;   // of their content, at the last look

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "hypervisor/dirtylog/undisturbed.h"
+
 namespace mare::dirtylog {
 namespace {
 
@@ -44,9 +46,10 @@ constexpr milliseconds kFelt{100};
 constexpr milliseconds kUsualFor{200};
 constexpr std::size_t kUsualPages = 4096;
 /// Of content. As long as kTells, and so near each other that 64 MiB are not half gone through
-/// between two at 640 MB/s.
-constexpr int kContentLooks = 21;
-constexpr milliseconds kContentLook{50};
+/// between two at 300 MB/s.
+constexpr int kContentLooks = 11;
+constexpr milliseconds kContentLook{100};
+constexpr std::size_t kContentKept = 3;
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
@@ -218,8 +221,8 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     const LookAnew may = what_a_look_may_cost(*vm);
     vm->glanced = now;
     vm->tells_at = now;
-    begin_content(*vm, now);
-    if (vm->content && may.felt) {
+    if (may.felt) {
+      begin_content(*vm, now);
       if (may.glances && may.usual_pages >= kUsualPages) {
         vm->content_usual = may.usual_pages;
         vm->tells_at += kUsualFor + kContentLook;
@@ -241,13 +244,11 @@ Status Watcher::glance(Vm& vm, int glances) {
   return begin_cycle(vm);
 }
 
-/// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
 void Watcher::begin_content(Vm& vm, MonotonicTime now) const {
   const std::lock_guard lock(mutex_);
   vm.speed.reset();
-  SweepByContent content(vm.written);
-  if (content.samples().empty()) return;
-  vm.content = std::move(content);
+  vm.content.emplace();
+  vm.content_began = clock_.wall_now();
   vm.content_looks = kContentLooks;
   vm.content_usual = 0;
   vm.content_due = now;
@@ -257,28 +258,39 @@ void Watcher::begin_content(Vm& vm, MonotonicTime now) const {
 /// One that can't be read is watched all the same; whether it has ended its log tells.
 void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
   const MonotonicTime before = clock_.now();
-  auto sums = vm.log->sums(vm.content->samples());
+  auto read = vm.log->content();
   const MonotonicTime after = clock_.now();
-  if (!sums) log_.debug("dirtylog", "VM " + uuid + ": " + sums.error().text());
-  if (sums) vm.content->look(std::move(*sums), before + (after - before) / 2);
+  if (!read) log_.debug("dirtylog", "VM " + uuid + ": " + read.error().text());
+  if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
   bool writes_less = false;
   {
     const std::lock_guard lock(mutex_);
     vm.content_due = std::max(vm.content_due + kContentLook, after);
     --vm.content_looks;
     const bool tells = kContentLook * (kContentLooks - 1 - vm.content_looks) >= kUsualFor;
-    if (vm.content_usual > 0 && (tells || !sums)) {
-      writes_less = 2 * vm.content->changed() < std::exchange(vm.content_usual, 0);
+    if (vm.content_usual > 0 && (tells || !read)) {
+      const auto points = vm.content->points();
+      const std::uint64_t wrote = points.empty() ? 0 : points.back().unique.count / kPageBytes;
+      writes_less = 2 * wrote < std::exchange(vm.content_usual, 0);
     }
-    if (!sums || vm.content_looks == 0) {
-      vm.speed = vm.content->found();
-      vm.speed_seen = after;
-      vm.content.reset();
-    }
+    if (!read || vm.content_looks == 0) end_content(vm, after);
   }
   // So a look costs it little now.
   if (!writes_less) return;
   if (auto begun = glance(vm, 0); !begun) failed(uuid, vm, begun.error());
+}
+
+/// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
+void Watcher::end_content(Vm& vm, MonotonicTime now) {
+  vm.speed = vm.content->sweep(vm.written);
+  vm.speed_seen = now;
+  const PageSet written = vm.content->written();
+  if (vm.speed) vm.written.add(written);
+  if (written.count() >= kEnoughPages) vm.lately = written;
+  auto points = vm.content->points();
+  if (!points.empty()) vm.by_content.push_back({vm.content_began, std::move(points)});
+  if (vm.by_content.size() > kContentKept) vm.by_content.pop_front();
+  vm.content.reset();
 }
 
 /// By content where it was looked at lately: that is the newest, and no fault slowed it.
@@ -309,16 +321,17 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   double cost = 0;
   double time = 0;
   for (const auto& cycle : vm.cycles) {
-    if (!stood_still(cycle.seen)) {
-      out.cycles.push_back(cycle.seen);
-      auto& points = out.cycles.back().points;
-      const auto more = beyond_others(vm, cycle);
-      points.insert(points.end(), more.begin(), more.end());
-    }
+    if (!stood_still(cycle.seen)) out.cycles.push_back({cycle.seen.began, seen_by(vm, cycle)});
     const nanoseconds takes = this->cost(cycle);
     cost += in_seconds(takes);
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, takes));
+  }
+  for (const auto& cycle : vm.by_content) {
+    const auto later = std::upper_bound(
+        out.cycles.begin(), out.cycles.end(), cycle,
+        [](const DirtyCycle& a, const DirtyCycle& b) { return a.began < b.began; });
+    out.cycles.insert(later, cycle);
   }
   const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(),
                                  [](const Cycle& cycle) { return cycle.wanted >= kEnoughWanted; });
@@ -337,6 +350,17 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   out.not_watched = vm.why;
   out.hopeless = vm.hopeless;
   return out;
+}
+
+std::vector<DirtyPoint> Watcher::seen_by(const Vm& vm, const Cycle& cycle) const {
+  auto points = cycle.seen.points;
+  const auto more = beyond_others(vm, cycle);
+  points.insert(points.end(), more.begin(), more.end());
+  const double granted =
+      cycle.wanted >= kEnoughWanted
+          ? static_cast<double>(cycle.granted.count()) / static_cast<double>(cycle.wanted.count())
+          : 1;
+  return without_faults(std::move(points), first_write_, granted, cycle.vcpus);
 }
 
 MonotonicTime Watcher::step() {
@@ -440,6 +464,7 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   Cycle& cycle = vm.cycles.back();
   cycle.scanning += after - before;
   cycle.written = std::max(cycle.written, reading.unique);
+  cycle.vcpus = reading.vcpus;
   if (!cycle.first) {
     cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
     if (!vm.first_look.empty()) {

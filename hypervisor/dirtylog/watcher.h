@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "hypervisor/dirtylog/content_look.h"
 #include "hypervisor/dirtylog/joined_cycles.h"
 #include "hypervisor/dirtylog/page_log.h"
-#include "hypervisor/dirtylog/sweep_by_content.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "orchestrator/core/clock.h"
 #include "orchestrator/core/log.h"
@@ -33,7 +33,8 @@ inline constexpr std::chrono::nanoseconds kUsualFirstWrite{1200};
 
 struct WatchReport {
   // Oldest first; the last one may be unfinished. The first one after each opening of the log goes
-  // on with what it and the next ones saw together, beyond the longest other one.
+  // on with what it and the next ones saw together, beyond the longest other one. Without what the
+  // log itself took (undisturbed.h); among them what was seen by content, which takes nothing.
   std::vector<DirtyCycle> cycles;
   std::vector<double> heat;  // of the last long cycle, and of what came after it
   PageSet written;           // lately, or else as heat; empty where the log samples
@@ -67,11 +68,10 @@ class Watcher {
   void forget(const std::string& uuid);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago; as many of
-  /// them as cost the guest no more than a cycle may that lasted since the last one began. Whether
-  /// it sweeps is looked at beside that, by its content, which costs it nothing; where it would
-  /// feel the cycles, it is only that, and they begin if it writes less than when it was armed
-  /// last. Returns when that will tell something; 0 if the VM's log is not open, or nothing was
-  /// begun. The next step is due then.
+  /// them as cost the guest no more than a cycle may that lasted since the last one began. Where it
+  /// would feel them its content is looked at instead, at no cost for it, and they begin only if it
+  /// writes less than when it was armed last. Returns when that will tell something; 0 if the VM's
+  /// log is not open, or nothing was begun. The next step is due then.
   Milliseconds look_anew(const std::string& uuid);
   /// Nothing if it was never watched here.
   std::optional<WatchReport> report(const std::string& uuid) const;
@@ -88,8 +88,9 @@ class Watcher {
     Microseconds wanted{0};
     Microseconds granted{0};
     std::optional<LogReading> first = {};
-    Microseconds length{0};       // as planned; at its end, until the next one began
-    Bytes written;                // by the last reading, kept as a point or not
+    Microseconds length{0};  // as planned; at its end, until the next one began
+    Bytes written;           // by the last reading, kept as a point or not
+    std::size_t vcpus = 1;
     std::size_t first_pages = 0;  // by the first reading, and not by that of the cycle before,
     std::size_t first_runs = 0;   // in so many runs
     std::chrono::nanoseconds arming{0};
@@ -122,15 +123,17 @@ class Watcher {
     bool settles = false;         // it has just come, and its log is not open yet
     Microseconds next_length{0};  // of a cycle that is no glance
     MonotonicTime due{0};
-    std::optional<MonotonicTime> glanced;   // when somebody wanted to know, last,
-    MonotonicTime tells_at{0};              // and when that tells
-    int glances = 0;                        // to come
-    std::optional<SweepByContent> content;  // while it is looked at,
+    std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last,
+    MonotonicTime tells_at{0};             // and when that tells
+    int glances = 0;                       // to come
+    std::optional<ContentLook> content;    // while it is looked at,
+    WallTime content_began{0};
     MonotonicTime content_due{0};
     int content_looks = 0;            // to come
     std::size_t content_usual = 0;    // pages that changed in kUsualFor, if that matters
     std::optional<SweepSpeed> speed;  // by the last such looks,
     MonotonicTime speed_seen{0};      // which were then
+    std::deque<DirtyCycle> by_content;
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
@@ -147,7 +150,9 @@ class Watcher {
   Status glance(Vm& vm, int glances);
   void begin_content(Vm& vm, MonotonicTime now) const;
   void look_at_content(const std::string& uuid, Vm& vm);
+  static void end_content(Vm& vm, MonotonicTime now);
   SweepFinder::Found sweep_of(const Vm& vm) const;
+  std::vector<DirtyPoint> seen_by(const Vm& vm, const Cycle& cycle) const;
   static MonotonicTime next_due(const Vm& vm);
   bool puts_off_its_next_cycle(Vm& vm) const;
   void work(const std::string& uuid, Vm& vm);

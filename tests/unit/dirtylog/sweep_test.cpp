@@ -4,11 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "hypervisor/dirtylog/page_samples.h"
-#include "hypervisor/dirtylog/sweep_by_content.h"
+#include "hypervisor/dirtylog/content_look.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "hypervisor/dirtylog/sweep_tracker.h"
 #include "tests/unit/dirtylog/child.h"
@@ -169,27 +169,29 @@ TEST(Centre, IsOnACircle) {
   EXPECT_FALSE(centre_of(others, all));
 }
 
-/// A guest whose pages hold how often they were written; looked at each 50 ms.
+/// A guest whose pages hold how often they were written; looked at each 100 ms.
 class Looked {
  public:
   explicit Looked(Order order, std::size_t known_besides = 0) : order_(order) {
-    PageSet known;
-    for (std::size_t at = 0; at < kSwept; ++at)
-      known.add(page_at(order, at), page_at(order, at) + 1);
-    known.add(0, kHot);
-    known.add(kSetUp, kSetUp + known_besides);
-    known_ = known.count();
-    written_.assign(2 * kSetUp, 0);
-    content_.emplace(known);
+    for (std::size_t at = 0; at < kSwept; ++at) {
+      known_.add(page_at(order, at), page_at(order, at) + 1);
+    }
+    known_.add(0, kHot);
+    known_.add(kSetUp, kSetUp + known_besides);
+    times_.assign(kRam, 1);
   }
   void look() {
-    ++written_[clock_++ % kHot];
-    std::vector<std::uint64_t> sums;
-    for (const std::size_t page : content_->samples()) sums.push_back(written_[page]);
-    content_->look(std::move(sums), std::chrono::milliseconds{50} * clock_);
+    ++times_[looks_ % kHot];
+    ContentReading reading;
+    reading.pages_each = kEach;
+    reading.progress = Microseconds{90'000 * looks_};
+    for (std::size_t i = 0; i < kRam / kEach; ++i) {
+      reading.sums.push_back(times_[sampled_page(i, kEach)]);
+    }
+    content_.look(std::move(reading), std::chrono::milliseconds{100} * looks_++);
   }
   void write(std::size_t pages) {
-    for (std::size_t i = 0; i < pages; ++i) ++written_[page_at(order_, at_++)];
+    for (std::size_t i = 0; i < pages; ++i) ++times_[page_at(order_, at_++)];
   }
   std::optional<SweepSpeed> after(int looks, std::size_t pages_each) {
     look();
@@ -197,53 +199,72 @@ class Looked {
       write(pages_each);
       look();
     }
-    return content_->found();
+    return found();
   }
-  std::optional<SweepSpeed> found() const { return content_->found(); }
+  std::optional<SweepSpeed> found() const { return content_.sweep(known_); }
+  const ContentLook& content() const { return content_; }
 
  private:
   static constexpr std::size_t kHot = 100;
+  static constexpr std::size_t kEach = 80;
+  static constexpr std::size_t kRam = 2048 * kEach;
   Order order_;
-  std::size_t known_ = 0;
+  PageSet known_;
   std::size_t at_ = 12'345;
-  int clock_ = 0;
-  std::vector<std::uint64_t> written_;
-  std::optional<SweepByContent> content_;
+  int looks_ = 0;
+  std::vector<std::uint64_t> times_;
+  ContentLook content_;
 };
 
-TEST(SweepByContent, TellsTheDirectionAndTheSpeed) {
+TEST(ContentLook, TellsTheDirectionAndTheSpeedOfASweep) {
   for (const Order order : {Order::Up, Order::Down}) {
-    // 64 to 900 MB/s: some looks make a chunk, and one is a tenth of the way.
-    for (const std::size_t pages_each : {800, 3'300, 11'000}) {
+    // 50 to 900 MB/s: some looks make a chunk, and one is a fifth of the way.
+    for (const std::size_t pages_each : {1'250, 6'500, 22'000}) {
       Looked guest(order);
-      const auto found = guest.after(21, pages_each);
+      const auto found = guest.after(11, pages_each);
       ASSERT_TRUE(found) << pages_each;
       EXPECT_EQ(found->descending, order == Order::Down);
-      EXPECT_NEAR(found->pages_per_s / static_cast<double>(20 * pages_each), 1, 0.08);
+      EXPECT_NEAR(found->pages_per_s / static_cast<double>(10 * pages_each), 1, 0.08);
     }
   }
 }
 
-TEST(SweepByContent, WhatWasWrittenOnceIsPassedOver) {
+TEST(ContentLook, TellsHowMuchWasWritten) {
+  Looked guest(Order::Scattered);
+  guest.after(11, 6'500);
+  const auto points = guest.content().points();
+  ASSERT_EQ(points.size(), 10U);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    EXPECT_EQ(points[i].wall, Microseconds{100'000 * (static_cast<int>(i) + 1)});
+    EXPECT_EQ(points[i].progress, Microseconds{90'000 * (static_cast<int>(i) + 1)});
+    const auto pages = static_cast<double>(points[i].unique.count) / 4096;
+    EXPECT_NEAR(pages, 6'500.0 * static_cast<double>(i + 1), 900);
+  }
+  EXPECT_NEAR(static_cast<double>(guest.content().written().count()), 65'000, 2'000);
+  EXPECT_TRUE(ContentLook().points().empty());
+  EXPECT_TRUE(ContentLook().written().empty());
+}
+
+TEST(ContentLook, WhatWasWrittenOnceIsPassedOver) {
   Looked guest(Order::Up, 20 * kBlock);
-  const auto found = guest.after(21, 6'500);
+  const auto found = guest.after(11, 6'500);
   ASSERT_TRUE(found);
   EXPECT_FALSE(found->descending);
-  EXPECT_NEAR(found->pages_per_s / 130'000, 1, 0.08);
+  EXPECT_NEAR(found->pages_per_s / 65'000, 1, 0.08);
 }
 
-TEST(SweepByContent, OneThatGoesAllOverIsNone) {
-  EXPECT_FALSE(Looked(Order::Scattered).after(21, 6'500));
-  EXPECT_FALSE(Looked(Order::Up).after(21, kSwept)) << "all of it between two looks";
+TEST(ContentLook, OneThatGoesAllOverIsNone) {
+  EXPECT_FALSE(Looked(Order::Scattered).after(11, 6'500));
+  EXPECT_FALSE(Looked(Order::Up).after(11, kSwept)) << "all of it between two looks";
 }
 
-TEST(SweepByContent, OneThatWasSeenForTooFewStepsIsNone) {
-  EXPECT_FALSE(Looked(Order::Up).after(21, 300)) << "three chunks";
+TEST(ContentLook, OneThatWasSeenForTooFewStepsIsNone) {
+  EXPECT_FALSE(Looked(Order::Up).after(11, 600)) << "two chunks";
   EXPECT_FALSE(Looked(Order::Up).after(1, 6'500));
-  EXPECT_FALSE(Looked(Order::Up).after(21, 0));
+  EXPECT_FALSE(Looked(Order::Up).after(11, 0));
 }
 
-TEST(SweepByContent, OneThatGoesOnAndOffHasNoSpeed) {
+TEST(ContentLook, OneThatGoesOnAndOffHasNoSpeed) {
   Looked guest(Order::Up);
   guest.look();
   for (int beat = 0; beat < 3; ++beat) {
@@ -256,7 +277,7 @@ TEST(SweepByContent, OneThatGoesOnAndOffHasNoSpeed) {
   EXPECT_FALSE(guest.found());
 }
 
-TEST(SweepByContent, OneThatEndedMeanwhileHasNone) {
+TEST(ContentLook, OneThatEndedMeanwhileHasNone) {
   Looked guest(Order::Up);
   ASSERT_TRUE(guest.after(8, 6'500));
   guest.look();
@@ -268,14 +289,6 @@ TEST(SweepByContent, OneThatEndedMeanwhileHasNone) {
   guest.write(6'500);
   for (int i = 0; i < 10; ++i) guest.look();
   EXPECT_FALSE(guest.found());
-}
-
-TEST(SweepByContent, LooksAtNothingWhereLittleIsWritten) {
-  PageSet few;
-  few.add(0, kLeastSwept - 1);
-  EXPECT_TRUE(SweepByContent(few).samples().empty());
-  few.add(kLeastSwept - 1, kLeastSwept);
-  EXPECT_EQ(SweepByContent(few).samples().size(), kSamplesOfASweep);
 }
 
 TEST(SweepFinder, WhoseSpeedIsKnownGoesThroughWhatACycleSaw) {
@@ -297,16 +310,36 @@ TEST(SweepFinder, WhoseSpeedIsKnownGoesThroughWhatACycleSaw) {
   EXPECT_EQ(found.pages.count(), kLeastSwept);
 }
 
-TEST(PageSamples, AreSpreadEvenlyOrAll) {
-  PageSet pages;
-  pages.add(100, 110);
-  pages.add(1000, 1090);
-  EXPECT_EQ(spread_over(pages, 4), (std::vector<std::size_t>{100, 1015, 1040, 1065}));
-  EXPECT_EQ(spread_over(pages, 200).size(), 100U);
-  EXPECT_TRUE(spread_over({}, 4).empty());
+TEST(ContentLook, WhatIsSmallIsNoSweep) {
+  // Half of it is swept over in a second, of twice as much all is the same.
+  const auto swept = [](std::size_t pages_each) {
+    ContentLook content;
+    for (std::size_t look = 0; look < 11; ++look) {
+      ContentReading reading;
+      reading.pages_each = pages_each;
+      for (std::size_t i = 0; i < 1024; ++i) reading.sums.push_back(i < look * 90 ? 2 : 1);
+      content.look(std::move(reading), std::chrono::milliseconds{100} * look);
+    }
+    PageSet known;
+    known.add(0, 1024 * pages_each);
+    return content.sweep(known).has_value();
+  };
+  EXPECT_FALSE(swept(15));
+  EXPECT_TRUE(swept(16));
 }
 
-TEST(PageSamples, AStepIsTheShorterWayRound) {
+TEST(PageSamples, AreOneOfEachPart) {
+  std::set<std::size_t> places;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const std::size_t page = sampled_page(i, 64);
+    EXPECT_EQ(page / 64, i);
+    places.insert(page % 64);
+  }
+  EXPECT_EQ(places.size(), 64U) << "not always the same one";
+  EXPECT_EQ(sampled_page(7, 1), 7U);
+}
+
+TEST(SweepSteps, AStepIsTheShorterWayRound) {
   EXPECT_NEAR(step_between(0.9, 0.1), 0.2, 1e-9);
   EXPECT_NEAR(step_between(0.1, 0.9), -0.2, 1e-9);
   EXPECT_NEAR(step_between(0.2, 0.5), 0.3, 1e-9);

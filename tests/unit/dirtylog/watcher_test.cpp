@@ -58,13 +58,17 @@ class FakeLog final : public PageLog {
                       progress() * vm_.waits_as_often, std::vector<double>(kHeatRegions, vm_.heat),
                       vm_.pages};
   }
-  Result<std::vector<std::uint64_t>> sums(const std::vector<std::size_t>& pages) override {
+  Result<ContentReading> content() override {
     if (vm_.content_hidden) return make_error(Code::Unavailable, "its memory can't be read");
-    std::vector<std::uint64_t> out;
+    ContentReading out;
+    out.pages_each = 64;
+    out.progress = progress();
     const std::size_t at = place(clock_.now());
-    for (const std::size_t page : pages) {
+    for (std::size_t i = 0; i < 2048; ++i) {
+      const std::size_t page = sampled_page(i, out.pages_each);
       // How often it was written.
-      out.push_back(at > page ? (at - 1 - page) / vm_.sweeps_over + 1 : 0);
+      const bool swept = page < vm_.sweeps_over && at > page;
+      out.sums.push_back(1 + (swept ? (at - 1 - page) / vm_.sweeps_over + 1 : 0));
     }
     return out;
   }
@@ -159,7 +163,9 @@ TEST_F(WatcherTest, PointsAreWhatTheLogSaid) {
   for (const auto& point : seen[0].points) {
     const double wall = std::chrono::duration<double>(point.wall).count();
     EXPECT_NEAR(static_cast<double>(point.unique.count), 1e6 * wall, 1);
-    EXPECT_EQ(point.progress, point.wall / 2);
+    // Without what its 2500 faults took: these came out of its spare time.
+    const double progress = wall / 2 - 1.2e-6 * 1e6 * wall / 4096;
+    EXPECT_NEAR(std::chrono::duration<double>(point.progress).count(), progress, 2e-6);
   }
 }
 
@@ -398,10 +404,16 @@ TEST_F(DearWatcherTest, NobodyLooksAnewAtAVmThatWouldFeelIt) {
   run(seconds{40});
   const auto known = cycles();
   const int armed = vms_["a"].armed;
-  EXPECT_EQ(watcher_.look_anew("a").count(), 0);
+  const auto wait = watcher_.look_anew("a");
+  EXPECT_EQ(wait, milliseconds{1100});
+  run(wait);
   EXPECT_EQ(vms_["a"].armed, armed);
-  ASSERT_EQ(cycles().size(), known.size());
-  EXPECT_EQ(cycles().back().points.size(), known.back().points.size()) << "and it goes on";
+  const auto seen = cycles();
+  ASSERT_EQ(seen.size(), known.size() + 1);
+  EXPECT_EQ(walls_ms(seen.back()),
+            (std::vector<int>{100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}))
+      << "by content";
+  EXPECT_EQ(seen[known.size() - 1].points.size(), known.back().points.size()) << "and it goes on";
 }
 
 TEST_F(DearWatcherTest, NorAtOneThatBeganToWriteInTheMiddleOfACycle) {
@@ -412,17 +424,17 @@ TEST_F(DearWatcherTest, NorAtOneThatBeganToWriteInTheMiddleOfACycle) {
   vms_["a"].rate = 100e6;
   run(seconds{20});
   const int armed = vms_["a"].armed;
-  EXPECT_EQ(watcher_.look_anew("a").count(), 0);
+  run(watcher_.look_anew("a"));
   EXPECT_EQ(vms_["a"].armed, armed);
 }
 
 TEST_F(DearWatcherTest, AsManyGlancesAsItMayCost) {
-  // After 60 s it may cost 0.6 s.
+  // 0.15 s soon after the last one, of which it must not feel 0.1.
   const auto glances = [this](double rate) {
     vms_["a"].rate = rate;
     vms_["a"].wws = mebibytes(384);
     watcher_.watch("a");
-    run(seconds{60});
+    run(seconds{12});
     const int before = vms_["a"].armed;
     EXPECT_GT(watcher_.look_anew("a").count(), 1000);
     run(milliseconds{1500});
@@ -431,8 +443,7 @@ TEST_F(DearWatcherTest, AsManyGlancesAsItMayCost) {
     return armed - 1;
   };
   EXPECT_EQ(glances(8e6), 3);
-  EXPECT_EQ(glances(100e6), 2);  // 86 ms a glance, 385 for the cycle
-  EXPECT_EQ(glances(150e6), 0);  // 129, 577
+  EXPECT_EQ(glances(25e6), 2);  // 22 ms a glance, 96 for the cycle
 }
 
 /// 400 MiB at 256 MiB/s: to arm them costs it 1.5 s.
@@ -448,13 +459,16 @@ TEST_F(DearWatcherTest, WhetherItSweepsIsSeenWithoutArmingIt) {
   run(seconds{11});
   EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0) << "one arming can't tell";
   const auto wait = watcher_.look_anew("a");
-  EXPECT_EQ(wait, milliseconds{1050});
+  EXPECT_EQ(wait, milliseconds{1100});
   run(wait);
   EXPECT_EQ(vm.armed, 1);
   const auto report = watcher_.report("a");
+  EXPECT_EQ(report->cycles.size(), 2U);
+  const auto& last = report->cycles.back().points.back();
+  EXPECT_NEAR(static_cast<double>(last.unique.count), 65'536.0 * 4096, 5e6);
   EXPECT_FALSE(report->sweep.descending);
   EXPECT_NEAR(static_cast<double>(report->sweep.period.count()) / 1e6, 102'400.0 / 65'536, 0.05);
-  EXPECT_EQ(report->swept.count(), 102'400U);
+  EXPECT_NEAR(static_cast<double>(report->swept.count()), 102'400, 64);
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "it knows";
 }
 
@@ -465,7 +479,7 @@ TEST_F(DearWatcherTest, OneThatWritesAsItDidIsNotArmedForAMigration) {
   run(seconds{140});  // what a look costs has been paid for by then
   ASSERT_EQ(vm.armed, 1);
   const auto wait = watcher_.look_anew("a");
-  EXPECT_EQ(wait, milliseconds{1300});
+  EXPECT_EQ(wait, milliseconds{1400});
   run(wait);
   EXPECT_EQ(vm.armed, 1);
   EXPECT_GT(watcher_.report("a")->sweep.period.count(), 0);
@@ -478,7 +492,7 @@ TEST_F(DearWatcherTest, OneThatWritesLessIsArmed) {
   run(seconds{140});
   vm.sweeps_until = clock_.now();
   const auto wait = watcher_.look_anew("a");
-  EXPECT_EQ(wait, milliseconds{1300});
+  EXPECT_EQ(wait, milliseconds{1400});
   run(wait);
   EXPECT_EQ(vm.armed, 2);
   EXPECT_EQ(walls_ms(cycles().back()).back(), 1000) << "it tells as much as any";
@@ -537,7 +551,7 @@ TEST_F(WatcherTest, TheFirstCycleGoesOnWithWhatTheNextOnesSaw) {
   EXPECT_EQ(pages.at(11'000), 1100U);
   EXPECT_EQ(pages.at(12'000), 1200U);
   EXPECT_EQ(pages.at(13'000), 1200U) << "these were there before";
-  EXPECT_EQ(first.points.back().progress, milliseconds{6500});
+  EXPECT_NEAR(static_cast<double>(first.points.back().progress.count()), 6'500'000, 2'000);
 }
 
 TEST_F(WatcherTest, CyclesOfTheirOwnTellMore) {
