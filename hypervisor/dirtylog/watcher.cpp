@@ -153,18 +153,35 @@ Watcher::LookAnew Watcher::what_a_look_may_cost(const Vm& vm) const {
 
 Watcher::Vm::Vm() : joined(kCycle) {}
 
+/// When the last cycle may be followed by another one.
+MonotonicTime Watcher::paid_for_at(const Vm& vm) const {
+  const std::lock_guard lock(mutex_);
+  if (vm.cycles.empty()) return MonotonicTime{0};
+  const Cycle& last = vm.cycles.back();
+  return last.began + bounded(Microseconds{0}, cost(last) + vm.owed);
+}
+
 /// What the last cycle cost counts as well where the log was closed in the middle of it: a VM that
 /// is moved there and back would pay for a cycle at each arrival.
 bool Watcher::puts_off_its_next_cycle(Vm& vm) const {
+  const MonotonicTime then = paid_for_at(vm);
   const std::lock_guard lock(mutex_);
-  if (vm.cycles.empty()) return false;
-  const Cycle& last = vm.cycles.back();
-  const MonotonicTime then = last.began + bounded(Microseconds{0}, cost(last) + vm.owed);
   if (then <= clock_.now()) return false;
   vm.due = then;
   vm.why.clear();
   vm.hopeless = false;
   return true;
+}
+
+/// It may come back, and nobody else knows that a cycle of it is not paid for yet.
+void Watcher::gone(const std::string& uuid, Vm& vm, const Error& error) {
+  const MonotonicTime then = paid_for_at(vm);
+  if (then <= clock_.now()) return forget(uuid);
+  const std::lock_guard lock(mutex_);
+  vm.gone = true;
+  vm.settles = false;
+  vm.due = then;
+  vm.why = error.message;
 }
 
 Watcher::Watcher(OpenLog open, Clock& clock, Log& log, nanoseconds first_write)
@@ -181,7 +198,10 @@ Watcher::VmPtr Watcher::find(const std::string& uuid) const {
 
 void Watcher::watch(const std::string& uuid) {
   const std::lock_guard lock(mutex_);
-  if (vms_.contains(uuid)) return;
+  if (const auto known = vms_.find(uuid); known != vms_.end()) {
+    if (std::exchange(known->second->gone, false)) known->second->due = clock_.now();
+    return;
+  }
   auto vm = std::make_shared<Vm>();
   vm->due = clock_.now();
   vms_.emplace(uuid, std::move(vm));
@@ -303,6 +323,11 @@ MonotonicTime Watcher::next_due(const Vm& vm) {
   return vm.content ? std::min(vm.due, vm.content_due) : vm.due;
 }
 
+void Watcher::saw_first_write(nanoseconds takes) {
+  const std::lock_guard lock(mutex_);
+  first_write_ = std::max(std::min(first_write_, takes), kUsualFirstWrite);
+}
+
 void Watcher::forget(const std::string& uuid) {
   VmPtr gone;  // ends under no lock
   const std::lock_guard lock(mutex_);
@@ -315,7 +340,7 @@ void Watcher::forget(const std::string& uuid) {
 std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
   const std::lock_guard lock(mutex_);
   const auto known = vms_.find(uuid);
-  if (known == vms_.end()) return std::nullopt;
+  if (known == vms_.end() || known->second->gone) return std::nullopt;
   const Vm& vm = *known->second;
   WatchReport out;
   double cost = 0;
@@ -625,7 +650,7 @@ void Watcher::failed(const std::string& uuid, Vm& vm, const Error& error) {
   // A process that ended need not be the VM's end: perhaps it runs here anew. Whether it does, the
   // next attempt to open its log tells.
   if (error.code == Code::NotFound && vm.log) return close_log(vm, error.message, kRetry);
-  if (error.code == Code::NotFound) return forget(uuid);
+  if (error.code == Code::NotFound) return gone(uuid, vm, error);
   const bool hopeless = error.code == Code::Unsupported;
   bool known = true;
   {

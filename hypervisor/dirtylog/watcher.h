@@ -55,7 +55,8 @@ class Watcher {
           std::chrono::nanoseconds first_write = kUsualFirstWrite);
 
   /// A VM that runs here, or is about to: its log is opened at the next step, and again each second
-  /// until it can be. A known one goes on.
+  /// until it can be. A known one goes on, also where it was gone for no longer than until its last
+  /// cycle was paid for.
   void watch(const std::string& uuid);
   /// It has just come to run here, in a new process: as watch(), and a log that is open still is of
   /// another process, which would be noticed at its next point only. What was seen stays. It is
@@ -66,6 +67,9 @@ class Watcher {
   /// False: none was open.
   bool back_off(const std::string& uuid);
   void forget(const std::string& uuid);
+  /// As the constructor's, measured again: the least of all counts, as a busy machine makes faults
+  /// look dear.
+  void saw_first_write(std::chrono::nanoseconds takes);
   /// Somebody wants to know how it writes now: begins some short cycles (a guest that writes in
   /// bursts looks another way at each) and then a new one, unless that was a moment ago; as many of
   /// them as cost the guest no more than a cycle may that lasted since the last one began. Where it
@@ -121,6 +125,7 @@ class Watcher {
     std::string why = "its log is not open yet";
     bool hopeless = false;
     bool settles = false;         // it has just come, and its log is not open yet
+    bool gone = false;            // from here, and what it paid for is kept for a while
     Microseconds next_length{0};  // of a cycle that is no glance
     MonotonicTime due{0};
     std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last,
@@ -154,7 +159,9 @@ class Watcher {
   SweepFinder::Found sweep_of(const Vm& vm) const;
   std::vector<DirtyPoint> seen_by(const Vm& vm, const Cycle& cycle) const;
   static MonotonicTime next_due(const Vm& vm);
+  MonotonicTime paid_for_at(const Vm& vm) const;
   bool puts_off_its_next_cycle(Vm& vm) const;
+  void gone(const std::string& uuid, Vm& vm, const Error& error);
   void work(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);
   Status take_point(Vm& vm);
@@ -174,8 +181,8 @@ class Watcher {
   const OpenLog open_;
   Clock& clock_;
   Log& log_;
-  const std::chrono::nanoseconds first_write_;
   mutable std::mutex mutex_;
+  std::chrono::nanoseconds first_write_;
   std::map<std::string, VmPtr> vms_;  // by uuid
 };
 

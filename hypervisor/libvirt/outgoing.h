@@ -183,7 +183,7 @@ class Outgoing {
   void follow_limit(Job& job, virDomainPtr domain);
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
-  void follow_sweep(Job& job, virDomainPtr domain);
+  bool follow_sweep(Job& job, virDomainPtr domain);
   void hold_round(Job& job, virDomainPtr domain, Bytes rest);
   void let_go(Job& job, virDomainPtr domain);
   void find_switch(Job& job);

@@ -35,9 +35,10 @@ Bytes held_rest(const SweepSwitch& how) {
 
 }  // namespace
 
-void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
+/// True once: now it is to be switched.
+bool Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
   const SweepSwitch& how = job.ticket.sending.sweep_switch;
-  if (how.waits.empty()) return;
+  if (how.waits.empty()) return false;
   Bytes rest;
   bool stands_still = false;
   {
@@ -45,15 +46,20 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
     stands_still = job.paused || job.stop || job.switched;
     rest = job.status.remaining;
   }
-  if (stands_still) return let_go(job, domain);  // somebody's limit came first
-  if (!job.rounds_over) return hold_round(job, domain, rest);
-  let_go(job, domain);
+  if (stands_still || job.rounds_over) {
+    let_go(job, domain);
+  } else {
+    hold_round(job, domain, rest);
+  }
+  if (stands_still || !job.rounds_over)
+    return false;  // somebody's limit came first, or it is early
   find_switch(job);
-  if (!job.switch_at || shared_->clock.now() < *job.switch_at) return;
+  if (!job.switch_at || shared_->clock.now() < *job.switch_at) return false;
   const std::lock_guard lock(shared_->mutex);
   // Asked for until it has come.
   const bool told_before = std::exchange(job.post_copy, true);
-  if (told_before || shared_->closed || !job.after_rounds) return;
+  if (told_before || shared_->closed) return false;
+  if (!job.after_rounds) return true;
   const auto before = std::chrono::duration_cast<Milliseconds>(how.sweep.period);
   const auto period = std::chrono::duration_cast<Milliseconds>(job.pace.seen(how).sweep.period);
   const auto waited = std::chrono::duration_cast<Milliseconds>(*job.switch_at - *job.rounds_over);
@@ -64,6 +70,7 @@ void Outgoing::follow_sweep(Job& job, virDomainPtr domain) {
                 job.after_rounds->place, static_cast<long long>(waited.count()),
                 static_cast<long long>(period.count()), static_cast<long long>(before.count()));
   shared_->log.info("libvirt", "'" + job.ticket.vm.id.value + "' " + text.data());
+  return true;
 }
 
 /// Where it was between the last look and this one. None: it is too early to look again, or nobody
@@ -97,7 +104,7 @@ std::optional<Sighting> Outgoing::sight(Job& job, std::string& why) {
 /// if that is near.
 void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
   const SweepSwitch how = job.pace.seen(job.ticket.sending.sweep_switch);
-  if (job.let_go || how.longest_hold.count() == 0) return;
+  if (how.longest_hold.count() == 0) return;
   const auto last =
       static_cast<unsigned long long>(std::max(1, job.ticket.sending.pre_copy_rounds));
   const double most = job.ticket.bandwidth_limit.value_or(kNoLimit).value;
@@ -105,6 +112,12 @@ void Outgoing::hold_round(Job& job, virDomainPtr domain, Bytes rest) {
   const Bytes held = held_rest(how);
   const Bytes near{held.count + static_cast<std::uint64_t>(link * kSeenBefore.count())};
   if (job.iteration != last || rest > near || rest.count == 0) return;
+  if (job.let_go) {
+    // The nearer to the round's end it was seen, the better it is known where it is then.
+    std::string nowhere;
+    static_cast<void>(sight(job, nowhere));
+    return;
+  }
   const MonotonicTime now = shared_->clock.now();
   const auto sends =
       std::chrono::duration_cast<nanoseconds>(Seconds{static_cast<double>(rest.count) / link});

@@ -29,6 +29,7 @@ bool holds_at_slowest(virDomainPtr domain) {
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
+constexpr auto kAtOnce = std::chrono::milliseconds{2};
 // libvirt's job begins before the destination's QEMU does: seconds, on a host that is busy. Longer
 // than that, and no longer, as it may be by a way on which nothing is to be seen.
 constexpr auto kConnectsWithin = std::chrono::seconds{10};
@@ -237,9 +238,14 @@ void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::
 
 std::optional<Outgoing::Chores> Outgoing::next_chores(const JobPtr& job) {
   std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait_for(lock, kSampleEvery, [&] {
-    return shared_->closed || job->ended.has_value() || job->look_now;
-  });
+  // A guest that sweeps over its memory in 1.5 s has gone far in 40 ms.
+  auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(kSampleEvery);
+  if (job->switch_at && !job->post_copy) {
+    wait =
+        std::clamp<std::chrono::nanoseconds>(*job->switch_at - shared_->clock.now(), kAtOnce, wait);
+  }
+  shared_->changed.wait_for(
+      lock, wait, [&] { return shared_->closed || job->ended.has_value() || job->look_now; });
   if (shared_->closed || job->ended) return std::nullopt;
   job->look_now = false;
   Chores chores;
@@ -268,8 +274,9 @@ void Outgoing::sample(const JobPtr& job) {
     // Before libvirt's job has begun there is nothing to steer: what was asked of it in that moment
     // would be lost. So everything is asked again and again until it is done.
     if (!take_sample(*job, domain.get())) continue;
-    follow_sweep(*job, domain.get());
-    do_chores(*job, domain.get(), *chores);
+    Chores todo = *chores;
+    todo.post_copy |= follow_sweep(*job, domain.get()) && !todo.cancel;
+    do_chores(*job, domain.get(), todo);
     control_rate(*job, domain.get());
     follow_limit(*job, domain.get());
     hold(*job, domain.get());

@@ -9,6 +9,7 @@
 #include <libvirt/libvirt.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -84,6 +85,7 @@ class Watching {
   const bool watches_;
   Clock& clock_;
   dirtylog::Watcher watcher_;
+  std::atomic<int> measures_left_{4};
   dirtylog::CpuMeter cpus_;
   std::mutex mutex_;
   std::unique_ptr<dirtylog::WatcherThread> thread_;

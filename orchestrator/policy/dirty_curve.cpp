@@ -162,15 +162,15 @@ bool is_long(const DirtyCycle& cycle) {
 /// are left.
 std::vector<bool> settled(const std::vector<DirtyCycle>& cycles) {
   std::vector<bool> out(cycles.size(), false);
-  const DirtyCycle* before = nullptr;
+  // One that was seen by content began while another one, of the log, went on.
+  std::optional<WallTime> goes_on_until;
   for (std::size_t i = 0; i < cycles.size(); ++i) {
     if (cycles[i].points.empty()) continue;
-    if (before != nullptr) {
-      const double looked = seconds(before->points.back().wall);
-      const double apart = std::chrono::duration<double>(cycles[i].began - before->began).count();
-      out[i] = apart <= kNextLook * looked + kNextLookBeside;
-    }
-    before = &cycles[i];
+    out[i] = goes_on_until && cycles[i].began <= *goes_on_until;
+    const double looked = seconds(cycles[i].points.back().wall);
+    const auto until = cycles[i].began + std::chrono::duration_cast<Microseconds>(
+                                             Seconds{kNextLook * looked + kNextLookBeside});
+    goes_on_until = std::max(goes_on_until.value_or(until), until);
   }
   const auto left = std::count(out.begin(), out.end(), true);
   if (static_cast<std::size_t>(left) < kFewestToDraw) out.assign(cycles.size(), true);

@@ -395,6 +395,51 @@ TEST_F(DearWatcherTest, AVmThatComesBackDoesNotPayAtOnceAgain) {
   EXPECT_EQ(vms_["a"].armed, 2);
 }
 
+TEST_F(DearWatcherTest, NorOneThatWasElsewhereMeanwhile) {
+  vms_["a"].rate = 1e9;
+  vms_["a"].wws = mebibytes(384);  // 1.5 s of faults
+  watcher_.watch("a");
+  run(seconds{5});
+  ASSERT_TRUE(watcher_.back_off("a"));
+  vms_["a"].open_error = make_error(Code::NotFound, "it is not here");
+  run(seconds{30});
+  EXPECT_FALSE(watcher_.report("a"));
+  vms_["a"].open_error.reset();
+  watcher_.arrived("a");
+  run(seconds{100});
+  EXPECT_EQ(vms_["a"].armed, 1);
+  ASSERT_TRUE(watcher_.report("a"));
+  EXPECT_FALSE(cycles().empty()) << "what was seen stays";
+  run(seconds{20});
+  EXPECT_EQ(vms_["a"].armed, 2);
+}
+
+TEST_F(DearWatcherTest, OneThatStaysAwayIsForgottenInTheEnd) {
+  vms_["a"].rate = 1e9;
+  vms_["a"].wws = mebibytes(384);
+  watcher_.watch("a");
+  run(seconds{5});
+  ASSERT_TRUE(watcher_.back_off("a"));
+  vms_["a"].open_error = make_error(Code::NotFound, "it is not here");
+  run(seconds{200});
+  vms_["a"].open_error.reset();
+  watcher_.watch("a");
+  run(seconds{1});
+  EXPECT_EQ(cycles().size(), 1U) << "its first one";
+}
+
+TEST_F(DearWatcherTest, TheLeastThatAFirstWriteTookCounts) {
+  vms_["a"].rate = 1e9;
+  vms_["a"].wws = mebibytes(384);
+  watcher_.saw_first_write(std::chrono::microseconds{30});
+  watcher_.saw_first_write(std::chrono::microseconds{10});  // so 1 s of faults
+  watcher_.watch("a");
+  run(seconds{95});
+  EXPECT_EQ(vms_["a"].armed, 1);
+  run(seconds{10});
+  EXPECT_EQ(vms_["a"].armed, 2);
+}
+
 TEST_F(DearWatcherTest, NobodyLooksAnewAtAVmThatWouldFeelIt) {
   vms_["a"].rate = 200e6;
   vms_["a"].wws = mebibytes(384);
