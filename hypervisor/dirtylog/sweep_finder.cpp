@@ -31,11 +31,6 @@ bool mostly(const PageSet& pages, const PageSet& among) {
   return others <= (1 - kAgain) * static_cast<double>(pages.count());
 }
 
-bool has_come_round(Microseconds length, const Sweep& sweep) {
-  return static_cast<double>(length.count()) >=
-         kComeRound * static_cast<double>(sweep.period.count());
-}
-
 }  // namespace
 
 std::optional<Centre> centre_of(const PageSet& pages, const PageSet& all) {
@@ -100,8 +95,7 @@ void SweepFinder::look(const PageSet& written, Microseconds wall) {
 
 SweepFinder::Found SweepFinder::found(const PageSet& written) const {
   const auto came_round = [&](const Seen& cycle, const Sweep& sweep) {
-    return sweep.period.count() > 0 && mostly(chunks_.back().pages, cycle.pages) &&
-           has_come_round(cycle.length, sweep);
+    return has_come_round(cycle.length, sweep) && mostly(chunks_.back().pages, cycle.pages);
   };
   for (const Seen& cycle : cycles_) {
     const Sweep sweep = judged(cycle.pages);
@@ -110,19 +104,24 @@ SweepFinder::Found SweepFinder::found(const PageSet& written) const {
   return {judged(written), written};
 }
 
+SweepFinder::Found SweepFinder::over(const PageSet& pages, const SweepSpeed& speed) {
+  const auto count = static_cast<double>(pages.count());
+  if (count < static_cast<double>(kLeastSwept)) return {};
+  const auto period = static_cast<Microseconds::rep>(count / speed.pages_per_s * 1e6);
+  return {Sweep{speed.descending, Microseconds{period}}, pages};
+}
+
+bool SweepFinder::has_come_round(Microseconds length, const Sweep& sweep) {
+  return sweep.period.count() > 0 && static_cast<double>(length.count()) >=
+                                         kComeRound * static_cast<double>(sweep.period.count());
+}
+
 SweepFinder::Found SweepFinder::found(const PageSet& written, const SweepSpeed& speed) const {
-  const auto sweep_over = [&](const PageSet& pages) {
-    return Sweep{speed.descending,
-                 Microseconds{static_cast<Microseconds::rep>(static_cast<double>(pages.count()) /
-                                                             speed.pages_per_s * 1e6)}};
-  };
   for (const Seen& cycle : cycles_) {
-    const Sweep sweep = sweep_over(cycle.pages);
-    if (cycle.pages.count() >= kLeastSwept && has_come_round(cycle.length, sweep)) {
-      return {sweep, cycle.pages};
-    }
+    auto found = over(cycle.pages, speed);
+    if (has_come_round(cycle.length, found.sweep)) return found;
   }
-  return {sweep_over(written), written};
+  return over(written, speed);
 }
 
 Sweep SweepFinder::judged(const PageSet& swept) const {

@@ -44,6 +44,11 @@ class SweepFinder {
   /// `written`: all pages that were written lately. What it goes through is what a cycle saw in
   /// which it came round, where there is one: among all pages are those of a boot or a set-up, too.
   Found found(const PageSet& written) const;
+  /// Pure: one that goes through all of these at that speed.
+  static Found over(const PageSet& pages, const SweepSpeed& speed);
+  /// Pure: whether it has come to where it was at first, after so long; to less than kLeastSwept
+  /// nobody comes.
+  static bool has_come_round(Microseconds length, const Sweep& sweep);
   /// The same where it is known by other means that it sweeps.
   Found found(const PageSet& written, const SweepSpeed& speed) const;
 

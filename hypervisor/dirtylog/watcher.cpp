@@ -45,11 +45,10 @@ constexpr milliseconds kFelt{100};
 /// least, of half as many.
 constexpr milliseconds kUsualFor{200};
 constexpr std::size_t kUsualPages = 4096;
-/// Of content. As long as kTells, and so near each other that 64 MiB are not half gone through
-/// between two at 300 MB/s.
-constexpr int kContentLooks = 11;
+/// Of content, until kTells; then as the log. So near each other that 64 MiB are not half gone
+/// through between two at 300 MB/s.
 constexpr milliseconds kContentLook{100};
-constexpr std::size_t kContentKept = 3;
+constexpr std::size_t kContentKept = 6;
 /// What can't be will hardly be in a minute, but an operator may have mended it.
 constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
@@ -242,7 +241,12 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     vm->glanced = now;
     vm->tells_at = now;
     if (may.felt) {
-      begin_content(*vm, now);
+      {
+        const std::lock_guard lock(mutex_);
+        end_content(*vm);
+        begin_content(*vm);
+      }
+      vm->tells_at = now + kTells + kContentLook;
       if (may.glances && may.usual_pages >= kUsualPages) {
         vm->content_usual = may.usual_pages;
         vm->tells_at += kUsualFor + kContentLook;
@@ -264,15 +268,24 @@ Status Watcher::glance(Vm& vm, int glances) {
   return begin_cycle(vm);
 }
 
-void Watcher::begin_content(Vm& vm, MonotonicTime now) const {
-  const std::lock_guard lock(mutex_);
-  vm.speed.reset();
+/// Like a cycle of the log, the first ones shorter than the next.
+void Watcher::begin_content(Vm& vm) const {
   vm.content.emplace();
   vm.content_began = clock_.wall_now();
-  vm.content_looks = kContentLooks;
+  vm.content_from = vm.content_due = clock_.now();
+  vm.content_length = std::max<Microseconds>(vm.next_content_length, kFirstCycle);
+  vm.next_content_length = std::min<Microseconds>(2 * vm.content_length, kCycle);
+  vm.content_told = false;
   vm.content_usual = 0;
-  vm.content_due = now;
-  vm.tells_at = now + kContentLooks * kContentLook;
+}
+
+/// For as long as the next arming is not paid for.
+void Watcher::goes_on_by_content(Vm& vm) const {
+  const std::lock_guard lock(mutex_);
+  const MonotonicTime now = clock_.now();
+  if (vm.content || !vm.log || now < vm.content_not_before || vm.due - now <= kFirstCycle) return;
+  if (!vm.cycles.empty() && !vm.cycles.back().whole) return;
+  begin_content(vm);
 }
 
 /// One that can't be read is watched all the same; whether it has ended its log tells.
@@ -285,15 +298,23 @@ void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
   bool writes_less = false;
   {
     const std::lock_guard lock(mutex_);
-    vm.content_due = std::max(vm.content_due + kContentLook, after);
-    --vm.content_looks;
-    const bool tells = kContentLook * (kContentLooks - 1 - vm.content_looks) >= kUsualFor;
-    if (vm.content_usual > 0 && (tells || !read)) {
+    if (!read) vm.content_not_before = after + kRetryHopeless;
+    const auto since = std::chrono::duration_cast<milliseconds>(after - vm.content_from);
+    if (vm.content_usual > 0 && (since >= kUsualFor || !read)) {
       const auto points = vm.content->points();
       const std::uint64_t wrote = points.empty() ? 0 : points.back().unique.count / kPageBytes;
       writes_less = 2 * wrote < std::exchange(vm.content_usual, 0);
+      if (writes_less) vm.speed.reset();
     }
-    if (!read || vm.content_looks == 0) end_content(vm, after);
+    if (!vm.content_told && since >= kTells) tell_by_content(vm, after);
+    const auto next =
+        std::find_if(kPoints.begin(), kPoints.end(), [&](milliseconds at) { return at > since; });
+    if (!read || next == kPoints.end() || *next > vm.content_length) {
+      end_content(vm);
+    } else {
+      vm.content_due =
+          vm.content_from + (since < kTells ? (since / kContentLook + 1) * kContentLook : *next);
+    }
   }
   // So a look costs it little now.
   if (!writes_less) return;
@@ -301,14 +322,24 @@ void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
 }
 
 /// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
-void Watcher::end_content(Vm& vm, MonotonicTime now) {
-  vm.speed = vm.content->sweep(vm.written);
+void Watcher::tell_by_content(Vm& vm, MonotonicTime now) {
+  PageSet known = vm.written;
+  known.add(vm.content_written);
+  vm.content_told = true;
+  vm.speed = vm.content->sweep(known);
   vm.speed_seen = now;
-  const PageSet written = vm.content->written();
-  if (vm.speed) vm.written.add(written);
-  if (written.count() >= kEnoughPages) vm.lately = written;
+  PageSet written = vm.content->written();
+  if (written.count() >= kEnoughPages) vm.lately = std::move(written);
+}
+
+void Watcher::end_content(Vm& vm) {
+  if (!vm.content) return;
   auto points = vm.content->points();
-  if (!points.empty()) vm.by_content.push_back({vm.content_began, std::move(points)});
+  if (!points.empty() && points.back().wall >= kTells) {
+    vm.content_written = vm.content->written();
+    vm.content_lasted = points.back().wall;
+    vm.by_content.push_back({vm.content_began, std::move(points)});
+  }
   if (vm.by_content.size() > kContentKept) vm.by_content.pop_front();
   vm.content.reset();
 }
@@ -316,7 +347,13 @@ void Watcher::end_content(Vm& vm, MonotonicTime now) {
 /// By content where it was looked at lately: that is the newest, and no fault slowed it.
 SweepFinder::Found Watcher::sweep_of(const Vm& vm) const {
   const bool lately = vm.speed && clock_.now() - vm.speed_seen <= kCycle;
-  return lately ? vm.sweep.found(vm.written, *vm.speed) : vm.sweep.found(vm.written);
+  if (!lately) return vm.sweep.found(vm.written);
+  const auto found = SweepFinder::over(vm.content_written, *vm.speed);
+  if (SweepFinder::has_come_round(vm.content_lasted, found.sweep)) return found;
+  PageSet all = vm.written;
+  all.add(vm.content_written);
+  if (vm.content) all.add(vm.content->written());
+  return vm.sweep.found(all, *vm.speed);
 }
 
 MonotonicTime Watcher::next_due(const Vm& vm) {
@@ -352,7 +389,9 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, takes));
   }
-  for (const auto& cycle : vm.by_content) {
+  auto by_content = vm.by_content;
+  if (vm.content) by_content.push_back({vm.content_began, vm.content->points()});
+  for (const auto& cycle : by_content) {
     const auto later = std::upper_bound(
         out.cycles.begin(), out.cycles.end(), cycle,
         [](const DirtyCycle& a, const DirtyCycle& b) { return a.began < b.began; });
@@ -408,6 +447,11 @@ MonotonicTime Watcher::step() {
 
 void Watcher::work(const std::string& uuid, Vm& vm) {
   if (vm.content && vm.content_due <= clock_.now()) look_at_content(uuid, vm);
+  work_on_log(uuid, vm);
+  goes_on_by_content(vm);
+}
+
+void Watcher::work_on_log(const std::string& uuid, Vm& vm) {
   if (!vm.log) {
     auto opened = open_(uuid);
     if (!opened) return failed(uuid, vm, opened.error());
@@ -439,6 +483,7 @@ Status Watcher::begin_cycle(Vm& vm) {
   cycle.progress_then = *progress;
   cycle.arming = cycle.scanning = after - before;
   const std::lock_guard lock(mutex_);
+  end_content(vm);  // faults would make it look slow
   const bool first = vm.cycles.empty();
   cycle.first_of_log = std::exchange(vm.just_opened, false);
   if (cycle.first_of_log) {
@@ -639,7 +684,7 @@ void Watcher::close_log(Vm& vm, const std::string& why, nanoseconds again) {
   vm.glanced.reset();
   if (open) cut_short(vm);
   const std::lock_guard lock(mutex_);
-  vm.content.reset();
+  end_content(vm);
   vm.due = clock_.now() + again;
   vm.settles = false;
   vm.why = why;

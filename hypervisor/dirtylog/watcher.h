@@ -131,14 +131,20 @@ class Watcher {
     std::optional<MonotonicTime> glanced;  // when somebody wanted to know, last,
     MonotonicTime tells_at{0};             // and when that tells
     int glances = 0;                       // to come
-    std::optional<ContentLook> content;    // while it is looked at,
+    std::optional<ContentLook> content;    // a cycle that is seen by it,
     WallTime content_began{0};
+    MonotonicTime content_from{0};
+    Microseconds content_length{0};       // as planned
+    Microseconds next_content_length{0};  // 0: none was begun yet
     MonotonicTime content_due{0};
-    int content_looks = 0;            // to come
+    bool content_told = false;  // whether it sweeps
+    MonotonicTime content_not_before{0};
     std::size_t content_usual = 0;    // pages that changed in kUsualFor, if that matters
     std::optional<SweepSpeed> speed;  // by the last such looks,
     MonotonicTime speed_seen{0};      // which were then
     std::deque<DirtyCycle> by_content;
+    PageSet content_written;  // by the last such cycle,
+    Microseconds content_lasted{0};
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
@@ -153,9 +159,11 @@ class Watcher {
   };
   LookAnew what_a_look_may_cost(const Vm& vm) const;
   Status glance(Vm& vm, int glances);
-  void begin_content(Vm& vm, MonotonicTime now) const;
+  void begin_content(Vm& vm) const;
+  void goes_on_by_content(Vm& vm) const;
   void look_at_content(const std::string& uuid, Vm& vm);
-  static void end_content(Vm& vm, MonotonicTime now);
+  static void tell_by_content(Vm& vm, MonotonicTime now);
+  static void end_content(Vm& vm);
   SweepFinder::Found sweep_of(const Vm& vm) const;
   std::vector<DirtyPoint> seen_by(const Vm& vm, const Cycle& cycle) const;
   static MonotonicTime next_due(const Vm& vm);
@@ -163,6 +171,7 @@ class Watcher {
   bool puts_off_its_next_cycle(Vm& vm) const;
   void gone(const std::string& uuid, Vm& vm, const Error& error);
   void work(const std::string& uuid, Vm& vm);
+  void work_on_log(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);

@@ -309,6 +309,7 @@ TEST_F(WatcherTest, CostIsScansAndFaultsAndSmall) {
 TEST_F(WatcherTest, AVmThatWritesVeryMuchIsArmedLessOften) {
   vms_["a"].rate = 1e12;
   vms_["a"].wws = mebibytes(16 * 1024);  // 4.2 million faults: 5.03 s
+  vms_["a"].content_hidden = true;
   watcher_.watch("a");
   run(seconds{3000});
   const auto seen = cycles();
@@ -501,7 +502,7 @@ TEST_F(DearWatcherTest, WhetherItSweepsIsSeenWithoutArmingIt) {
   FakeVm& vm = vms_["a"];
   sweep_quickly(vm);
   watcher_.watch("a");
-  run(seconds{11});
+  run(seconds{10});
   EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0) << "one arming can't tell";
   const auto wait = watcher_.look_anew("a");
   EXPECT_EQ(wait, milliseconds{1100});
@@ -515,6 +516,25 @@ TEST_F(DearWatcherTest, WhetherItSweepsIsSeenWithoutArmingIt) {
   EXPECT_NEAR(static_cast<double>(report->sweep.period.count()) / 1e6, 102'400.0 / 65'536, 0.05);
   EXPECT_NEAR(static_cast<double>(report->swept.count()), 102'400, 64);
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{0}) << "it knows";
+}
+
+TEST_F(DearWatcherTest, UntilTheNextArmingIsPaidForItIsSeenByContent) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{145});
+  EXPECT_EQ(vm.armed, 1);
+  const auto seen = cycles();
+  ASSERT_EQ(seen.size(), 5U);
+  const std::vector<int> lasted_s{10, 10, 20, 40, 64};
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(walls_ms(seen[i]).back(), lasted_s[i] * 1000) << i;
+    const auto pages = static_cast<double>(seen[i].points.back().unique.count) / 4096;
+    EXPECT_NEAR(pages, 102'400, 64);
+  }
+  run(seconds{15});
+  EXPECT_EQ(vm.armed, 2);
+  EXPECT_NEAR(watcher_.report("a")->cost_fraction, 0.01, 0.001);
 }
 
 TEST_F(DearWatcherTest, OneThatWritesAsItDidIsNotArmedForAMigration) {
@@ -552,6 +572,7 @@ TEST_F(DearWatcherTest, WhatSweptAMinuteAgoIsNotKnownToSweep) {
   run(seconds{11});
   run(watcher_.look_anew("a"));
   ASSERT_GT(watcher_.report("a")->sweep.period.count(), 0);
+  vm.content_hidden = true;
   run(seconds{65});
   EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0);
 }
@@ -573,7 +594,7 @@ TEST_F(DearWatcherTest, OneThatLeavesIsNotLookedAtAnyMore) {
   FakeVm& vm = vms_["a"];
   sweep_quickly(vm);
   watcher_.watch("a");
-  run(seconds{11});
+  run(seconds{10});
   watcher_.look_anew("a");
   run(milliseconds{300});
   EXPECT_TRUE(watcher_.back_off("a"));
