@@ -173,14 +173,14 @@ bool Watcher::puts_off_its_next_cycle(Vm& vm) const {
 }
 
 /// It may come back, and nobody else knows that a cycle of it is not paid for yet.
-void Watcher::gone(const std::string& uuid, Vm& vm, const Error& error) {
+void Watcher::gone(const std::string& uuid, Vm& vm, const std::string& why) {
   const MonotonicTime then = paid_for_at(vm);
   if (then <= clock_.now()) return forget(uuid);
   const std::lock_guard lock(mutex_);
   vm.gone = true;
   vm.settles = false;
   vm.due = then;
-  vm.why = error.message;
+  vm.why = why;
 }
 
 Watcher::Watcher(OpenLog open, Clock& clock, Log& log, nanoseconds first_write)
@@ -363,6 +363,14 @@ MonotonicTime Watcher::next_due(const Vm& vm) {
 void Watcher::saw_first_write(nanoseconds takes) {
   const std::lock_guard lock(mutex_);
   first_write_ = std::max(std::min(first_write_, takes), kUsualFirstWrite);
+}
+
+void Watcher::left(const std::string& uuid) {
+  const VmPtr vm = find(uuid);
+  if (!vm) return;
+  const std::lock_guard busy(vm->busy);
+  close_log(*vm, "it is not here", kRetry);
+  gone(uuid, *vm, "it is not here");
 }
 
 void Watcher::forget(const std::string& uuid) {
@@ -695,7 +703,7 @@ void Watcher::failed(const std::string& uuid, Vm& vm, const Error& error) {
   // A process that ended need not be the VM's end: perhaps it runs here anew. Whether it does, the
   // next attempt to open its log tells.
   if (error.code == Code::NotFound && vm.log) return close_log(vm, error.message, kRetry);
-  if (error.code == Code::NotFound) return gone(uuid, vm, error);
+  if (error.code == Code::NotFound) return gone(uuid, vm, error.message);
   const bool hopeless = error.code == Code::Unsupported;
   bool known = true;
   {

@@ -67,6 +67,9 @@ class Watcher {
   /// False: none was open.
   bool back_off(const std::string& uuid);
   void forget(const std::string& uuid);
+  /// It does not run here any more: its log is closed when this returns. What it paid for is kept
+  /// until its last cycle is paid for, as it may come back.
+  void left(const std::string& uuid);
   /// As the constructor's, measured again: the least of all counts, as a busy machine makes faults
   /// look dear.
   void saw_first_write(std::chrono::nanoseconds takes);
@@ -169,7 +172,7 @@ class Watcher {
   static MonotonicTime next_due(const Vm& vm);
   MonotonicTime paid_for_at(const Vm& vm) const;
   bool puts_off_its_next_cycle(Vm& vm) const;
-  void gone(const std::string& uuid, Vm& vm, const Error& error);
+  void gone(const std::string& uuid, Vm& vm, const std::string& why);
   void work(const std::string& uuid, Vm& vm);
   void work_on_log(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);

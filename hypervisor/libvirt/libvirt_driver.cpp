@@ -754,7 +754,7 @@ class LibvirtDriver final : public Driver {
   void forget(const std::string& uuid) {
     arrivals_.forget(uuid);
     admission_.release(uuid);
-    watching_.forget(uuid);
+    watching_.left(uuid);
   }
 
   const LibvirtOptions options_;

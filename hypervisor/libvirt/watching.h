@@ -70,7 +70,8 @@ class Watching {
   /// a background-snapshot, and aborts. `locate` of the constructor refuses the VM from before the
   /// call. `where`: asked where no log is open, as an agent that was killed may have left its own.
   Status give_way(const std::string& uuid, const std::function<Result<VmProcess>()>& where);
-  void forget(const std::string& uuid) { watcher_.forget(uuid); }
+  /// It does not run here any more.
+  void left(const std::string& uuid) { watcher_.left(uuid); }
   /// As Driver::look_anew().
   Milliseconds look_anew(const std::string& uuid);
   Result<MemoryProfile> profile(const VmKey& vm, const VmProcess& process);
