@@ -294,10 +294,10 @@ void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
   auto read = vm.log->content();
   const MonotonicTime after = clock_.now();
   if (!read) log_.debug("dirtylog", "VM " + uuid + ": " + read.error().text());
-  if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
   bool writes_less = false;
   {
     const std::lock_guard lock(mutex_);
+    if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
     if (!read) vm.content_not_before = after + kRetryHopeless;
     const auto since = std::chrono::duration_cast<milliseconds>(after - vm.content_from);
     if (vm.content_usual > 0 && (since >= kUsualFor || !read)) {
