@@ -73,6 +73,24 @@ PageSet ContentLook::written() const {
   return out;
 }
 
+std::vector<double> ContentLook::heat() const {
+  std::vector<double> out(kHeatRegions, 0);
+  if (looks_.empty()) return out;
+  const auto& first = looks_.front().sums;
+  const auto& last = looks_.back().sums;
+  const std::size_t samples = std::min(first.size(), last.size());
+  std::vector<std::size_t> all(kHeatRegions, 0);
+  for (std::size_t i = 0; i < samples; ++i) {
+    const std::size_t region = i * kHeatRegions / samples;
+    ++all[region];
+    if (first[i] != last[i]) out[region] += 1;
+  }
+  for (std::size_t region = 0; region < kHeatRegions; ++region) {
+    if (all[region] != 0) out[region] /= static_cast<double>(all[region]);
+  }
+  return out;
+}
+
 std::vector<ContentLook::Chunk> ContentLook::chunks(const std::vector<std::size_t>& which) const {
   const std::size_t fewest = std::max(kFewestChanged, kChunkPages / pages_each_);
   std::vector<Chunk> out;
@@ -89,17 +107,17 @@ std::vector<ContentLook::Chunk> ContentLook::chunks(const std::vector<std::size_
   return out;
 }
 
-std::optional<SweepSpeed> ContentLook::sweep(const PageSet& known) const {
-  if (looks_.empty()) return std::nullopt;
+ContentLook::Verdict ContentLook::sweep(const PageSet& known) const {
+  if (looks_.empty()) return {};
   const PageSet lately = written();
   std::vector<std::size_t> which;
   for (std::size_t i = 0; i < looks_.front().sums.size(); ++i) {
     const std::size_t page = sampled_page(i, pages_each_);
     if (known.has(page) || lately.has(page)) which.push_back(i);
   }
-  if (which.size() * pages_each_ < kLeastSwept) return std::nullopt;
+  if (which.size() * pages_each_ < kLeastSwept) return {};
   const auto all = chunks(which);
-  if (all.empty()) return std::nullopt;
+  if (all.empty()) return {};
   const auto samples = static_cast<double>(which.size());
   const auto share = [samples](const Chunk& chunk) {
     return static_cast<double>(chunk.change.count) / samples;
@@ -116,8 +134,10 @@ std::optional<SweepSpeed> ContentLook::sweep(const PageSet& known) const {
     const double pace = share(all[i]) / all[i].took_s() * took_s / way;
     if (pace > kSteady || pace * kSteady < 1) ++pauses;
   }
-  if (pauses > kPauses || !steps.agree(kFewestSteps)) return std::nullopt;
-  return SweepSpeed{steps.descending(), way / took_s * samples * static_cast<double>(pages_each_)};
+  if (steps.count() < kFewestSteps) return {};
+  if (pauses > kPauses || !steps.agree(kFewestSteps)) return {true, std::nullopt};
+  return {true, SweepSpeed{steps.descending(),
+                           way / took_s * samples * static_cast<double>(pages_each_)}};
 }
 
 }  // namespace mare::dirtylog

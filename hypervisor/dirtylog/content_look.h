@@ -25,10 +25,16 @@ class ContentLook {
   std::vector<DirtyPoint> points() const;
   /// Pages that were, at the last look: of each sample that changed, all that it stands for.
   PageSet written() const;
+  /// As a share of each of kHeatRegions.
+  std::vector<double> heat() const;
+  struct Verdict {
+    bool sure = false;  // not: too few steps were seen to tell
+    std::optional<SweepSpeed> speed;
+  };
   /// Whether it sweeps; `known`: all that it writes, or wrote lately. Looks are to be so near each
-  /// other that it does not come half round between two. None: it goes all over, or on and off, or
-  /// too few steps were seen to tell, or it is too little.
-  std::optional<SweepSpeed> sweep(const PageSet& known) const;
+  /// other that it does not come half round between two. One that goes all over, or on and off, or
+  /// through less than kLeastSwept does not.
+  Verdict sweep(const PageSet& known) const;
 
  private:
   struct Look {

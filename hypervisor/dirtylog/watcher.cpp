@@ -1,38 +1,21 @@
 #include "hypervisor/dirtylog/watcher.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "hypervisor/dirtylog/undisturbed.h"
+#include "hypervisor/dirtylog/watcher_times.h"
 
 namespace mare::dirtylog {
+
+using namespace times;
+
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
-
-/// Since the arming. Dense where rounds are that may be the last, as bursts within one are steps
-/// that no line between two looks can tell: 24 MiB that a guest swept over in 3 s were taken
-/// for 18.7 MB after 2.5 s, by looks after 2 and 5, and were 21. Up to what round 0 of a large VM
-/// takes.
-constexpr std::array<milliseconds, 17> kPoints{
-    milliseconds{50},    milliseconds{100},    milliseconds{200},    milliseconds{300},
-    milliseconds{400},   milliseconds{500},    milliseconds{700},    milliseconds{1000},
-    milliseconds{1500},  milliseconds{2000},   milliseconds{3000},   milliseconds{5000},
-    milliseconds{7000},  milliseconds{10'000}, milliseconds{20'000}, milliseconds{40'000},
-    milliseconds{64'000}};
-constexpr milliseconds kCycle = kPoints.back();
-/// The first cycle of a VM is short, and each next one twice as long: its boot, and then what a
-/// program sets up, are over soon, and what they wrote is to be forgotten as soon.
-constexpr milliseconds kFirstCycle{10'000};
 constexpr seconds kRetry{1};
 /// After its arrival: arming and reading all of its memory takes from a guest that has much to do
 /// anew anyway, and how it writes in these seconds says nothing of how it writes.
 constexpr seconds kSettles{2};
-/// What a cycle has seen by then tells how the VM writes now; one that is older tells how it wrote.
-constexpr milliseconds kTells{1000};
 constexpr seconds kOfNow{15};
 constexpr int kGlances = 3;
 /// No multiple of what programs beat by: each glance, and the cycle after them, begins at another
@@ -41,37 +24,14 @@ constexpr milliseconds kGlance{235};
 /// Of its time. A look that takes more of it is not for nothing, whatever it may cost: it is made
 /// for a migration, which is to cost less.
 constexpr milliseconds kFelt{100};
-/// Then it is told by content whether it writes as it did: after so long, by so many pages at
-/// least, of half as many.
-constexpr milliseconds kUsualFor{200};
-constexpr std::size_t kUsualPages = 4096;
-/// Of content, until kTells; then as the log. So near each other that 64 MiB are not half gone
-/// through between two at 300 MB/s.
-constexpr milliseconds kContentLook{100};
-constexpr std::size_t kContentKept = 6;
-/// What can't be will hardly be in a minute, but an operator may have mended it.
-constexpr seconds kRetryHopeless{60};
 constexpr seconds kIdle{3600};
 /// Pages are armed, and read, one after the other. A point is kept only if that took less than this
 /// part of its time: on a busy host a 50 ms point may be worth nothing.
 constexpr int kExactness = 4;
-/// Of the guest's time. A VM that writes so much that a cycle costs more is armed less often.
-constexpr int kCostLimitPercent = 1;
 /// Times what was written in a second before.
 constexpr double kBeganRate = 2;
-/// To tell from them how well what is written compresses.
-constexpr std::size_t kEnoughPages = 256;
 /// Of CPU time, to tell how much of it a guest gets.
 constexpr Microseconds kEnoughWanted{20'000};
-
-Microseconds micro(nanoseconds span) {
-  return std::chrono::duration_cast<Microseconds>(span);
-}
-
-/// How long a cycle of that cost must last.
-Microseconds bounded(Microseconds length, nanoseconds cost) {
-  return std::max(length, micro(cost * (100 / kCostLimitPercent)));
-}
 
 /// Not for want of work, which leaves a kernel some: its CPUs were stopped, as those of a copy
 /// whose pages still go elsewhere. Such a cycle tells nothing of how the guest writes.
@@ -132,7 +92,7 @@ Watcher::LookAnew Watcher::what_a_look_may_cost(const Vm& vm) const {
   const auto told = std::find_if(vm.cycles.rbegin(), vm.cycles.rend(), [](const Cycle& cycle) {
     return !cycle.seen.points.empty() && cycle.seen.points.back().wall >= kTells;
   });
-  if (told == vm.cycles.rend()) return {kGlances, false, 0};
+  if (told == vm.cycles.rend()) return {kGlances, first_write_ >= kDear, 0};
   const auto pages = [&](nanoseconds span) {
     return most_written_in(told->seen.points, in_seconds(span)) / static_cast<double>(kPageBytes);
   };
@@ -268,94 +228,6 @@ Status Watcher::glance(Vm& vm, int glances) {
   return begin_cycle(vm);
 }
 
-/// Like a cycle of the log, the first ones shorter than the next.
-void Watcher::begin_content(Vm& vm) const {
-  vm.content.emplace();
-  vm.content_began = clock_.wall_now();
-  vm.content_from = vm.content_due = clock_.now();
-  vm.content_length = std::max<Microseconds>(vm.next_content_length, kFirstCycle);
-  vm.next_content_length = std::min<Microseconds>(2 * vm.content_length, kCycle);
-  vm.content_told = false;
-  vm.content_usual = 0;
-}
-
-/// For as long as the next arming is not paid for.
-void Watcher::goes_on_by_content(Vm& vm) const {
-  const std::lock_guard lock(mutex_);
-  const MonotonicTime now = clock_.now();
-  if (vm.content || !vm.log || now < vm.content_not_before || vm.due - now <= kFirstCycle) return;
-  if (!vm.cycles.empty() && !vm.cycles.back().whole) return;
-  begin_content(vm);
-}
-
-/// One that can't be read is watched all the same; whether it has ended its log tells.
-void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
-  const MonotonicTime before = clock_.now();
-  auto read = vm.log->content();
-  const MonotonicTime after = clock_.now();
-  if (!read) log_.debug("dirtylog", "VM " + uuid + ": " + read.error().text());
-  bool writes_less = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
-    if (!read) vm.content_not_before = after + kRetryHopeless;
-    const auto since = std::chrono::duration_cast<milliseconds>(after - vm.content_from);
-    if (vm.content_usual > 0 && (since >= kUsualFor || !read)) {
-      const auto points = vm.content->points();
-      const std::uint64_t wrote = points.empty() ? 0 : points.back().unique.count / kPageBytes;
-      writes_less = 2 * wrote < std::exchange(vm.content_usual, 0);
-      if (writes_less) vm.speed.reset();
-    }
-    if (!vm.content_told && since >= kTells) tell_by_content(vm, after);
-    const auto next =
-        std::find_if(kPoints.begin(), kPoints.end(), [&](milliseconds at) { return at > since; });
-    if (!read || next == kPoints.end() || *next > vm.content_length) {
-      end_content(vm);
-    } else {
-      vm.content_due =
-          vm.content_from + (since < kTells ? (since / kContentLook + 1) * kContentLook : *next);
-    }
-  }
-  // So a look costs it little now.
-  if (!writes_less) return;
-  if (auto begun = glance(vm, 0); !begun) failed(uuid, vm, begun.error());
-}
-
-/// Of all that it wrote lately: in what the running cycle saw so far may be a part of its way only.
-void Watcher::tell_by_content(Vm& vm, MonotonicTime now) {
-  PageSet known = vm.written;
-  known.add(vm.content_written);
-  vm.content_told = true;
-  vm.speed = vm.content->sweep(known);
-  vm.speed_seen = now;
-  PageSet written = vm.content->written();
-  if (written.count() >= kEnoughPages) vm.lately = std::move(written);
-}
-
-void Watcher::end_content(Vm& vm) {
-  if (!vm.content) return;
-  auto points = vm.content->points();
-  if (!points.empty() && points.back().wall >= kTells) {
-    vm.content_written = vm.content->written();
-    vm.content_lasted = points.back().wall;
-    vm.by_content.push_back({vm.content_began, std::move(points)});
-  }
-  if (vm.by_content.size() > kContentKept) vm.by_content.pop_front();
-  vm.content.reset();
-}
-
-/// By content where it was looked at lately: that is the newest, and no fault slowed it.
-SweepFinder::Found Watcher::sweep_of(const Vm& vm) const {
-  const bool lately = vm.speed && clock_.now() - vm.speed_seen <= kCycle;
-  if (!lately) return vm.sweep.found(vm.written);
-  const auto found = SweepFinder::over(vm.content_written, *vm.speed);
-  if (SweepFinder::has_come_round(vm.content_lasted, found.sweep)) return found;
-  PageSet all = vm.written;
-  all.add(vm.content_written);
-  if (vm.content) all.add(vm.content->written());
-  return vm.sweep.found(all, *vm.speed);
-}
-
 MonotonicTime Watcher::next_due(const Vm& vm) {
   return vm.content ? std::min(vm.due, vm.content_due) : vm.due;
 }
@@ -412,6 +284,7 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
         static_cast<double>(told->granted.count()) / static_cast<double>(told->wanted.count());
   }
   out.heat = vm.heat;
+  if (out.heat.empty()) out.heat = vm.content ? vm.content->heat() : vm.content_heat;
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
   SweepFinder::Found found = sweep_of(vm);
@@ -465,7 +338,8 @@ void Watcher::work_on_log(const std::string& uuid, Vm& vm) {
     if (!opened) return failed(uuid, vm, opened.error());
     vm.log = std::move(*opened);
     vm.just_opened = true;
-    if (puts_off_its_next_cycle(vm)) return;
+    vm.opened = clock_.now();
+    if (puts_off_its_next_cycle(vm) || looks_first(vm)) return;
     if (auto begun = begin_cycle(vm); !begun) failed(uuid, vm, begun.error());
     return;
   }
@@ -475,6 +349,7 @@ void Watcher::work_on_log(const std::string& uuid, Vm& vm) {
     if (vm.due > clock_.now()) return;  // somebody backed off since it was found to be due
     whole = vm.cycles.empty() || vm.cycles.back().whole;
   }
+  if (looks_first(vm)) return;
   const Status done = whole ? begin_cycle(vm) : take_point(vm);
   if (!done) failed(uuid, vm, done.error());
 }

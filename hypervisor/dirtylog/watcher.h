@@ -55,8 +55,9 @@ class Watcher {
           std::chrono::nanoseconds first_write = kUsualFirstWrite);
 
   /// A VM that runs here, or is about to: its log is opened at the next step, and again each second
-  /// until it can be. A known one goes on, also where it was gone for no longer than until its last
-  /// cycle was paid for.
+  /// until it can be. Where a first write is dear it is looked at by content for 10 s and armed
+  /// when that has been paid for, by what it wrote meanwhile. A known one goes on, also where it
+  /// was gone for no longer than until its last cycle was paid for.
   void watch(const std::string& uuid);
   /// It has just come to run here, in a new process: as watch(), and a log that is open still is of
   /// another process, which would be noticed at its next point only. What was seen stays. It is
@@ -113,6 +114,7 @@ class Watcher {
     std::mutex busy;  // held while its log works; never taken under mutex_
     std::unique_ptr<PageLog> log;
     bool just_opened = false;  // no cycle of it has seen anything yet
+    MonotonicTime opened{0};
     // The rest under mutex_.
     std::deque<Cycle> cycles;
     JoinedCycles joined;
@@ -140,12 +142,13 @@ class Watcher {
     Microseconds content_length{0};       // as planned
     Microseconds next_content_length{0};  // 0: none was begun yet
     MonotonicTime content_due{0};
-    bool content_told = false;  // whether it sweeps
+    bool content_told = false;  // whether it sweeps, or not
     MonotonicTime content_not_before{0};
     std::size_t content_usual = 0;    // pages that changed in kUsualFor, if that matters
     std::optional<SweepSpeed> speed;  // by the last such looks,
     MonotonicTime speed_seen{0};      // which were then
     std::deque<DirtyCycle> by_content;
+    std::vector<double> content_heat;
     PageSet content_written;  // by the last such cycle,
     Microseconds content_lasted{0};
     std::chrono::nanoseconds owed{0};
@@ -164,6 +167,7 @@ class Watcher {
   Status glance(Vm& vm, int glances);
   void begin_content(Vm& vm) const;
   void goes_on_by_content(Vm& vm) const;
+  bool looks_first(Vm& vm) const;
   void look_at_content(const std::string& uuid, Vm& vm);
   static void tell_by_content(Vm& vm, MonotonicTime now);
   static void end_content(Vm& vm);

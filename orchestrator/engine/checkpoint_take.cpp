@@ -23,7 +23,7 @@ constexpr auto kTakeLookAgain = std::chrono::milliseconds{300};
 constexpr auto kDropAgain = std::chrono::milliseconds{500};
 constexpr int kReleases = 5;
 constexpr auto kReleaseAgain = std::chrono::milliseconds{50};
-constexpr auto kWatchEvery = std::chrono::milliseconds{100};
+constexpr auto kWatchCaptureEvery = std::chrono::milliseconds{100};
 // Calls that wait keep threads busy that others of the gang need to stop their VMs.
 constexpr std::size_t kWaitingCalls = 16;
 
@@ -238,7 +238,7 @@ class CheckpointTake final : public Task {
   /// A call to a host that was cut off ends long after everybody knows that it was; the recovery of
   /// the job waits for this operation.
   void watch_hosts() {
-    after(kWatchEvery, [this] {
+    after(kWatchCaptureEvery, [this] {
       const auto silent =
           std::find_if(parts().begin(), parts().end(),
                        [this](const CheckpointPart& part) { return is_down(part.host); });
@@ -442,7 +442,7 @@ class CheckpointTake final : public Task {
   /// While it is asked, a host may turn out to be cut off: the others are asked once more, which
   /// harms nothing, and it is not.
   void drop_without_those_that_fall_silent(std::size_t round, std::size_t known) {
-    after(kWatchEvery, [this, round, known] {
+    after(kWatchCaptureEvery, [this, round, known] {
       if (round != drop_round_) return;
       const auto down = static_cast<std::size_t>(
           std::count_if(parts().begin(), parts().end(),

@@ -11,7 +11,7 @@ namespace {
 constexpr auto kStandbyEvery = std::chrono::seconds{1};
 // What a host keeps may have given way to VMs since.
 constexpr auto kAskAgain = std::chrono::seconds{60};
-constexpr auto kTryAgain = std::chrono::seconds{5};
+constexpr auto kAskStandbyAgain = std::chrono::seconds{5};
 
 std::string in_words(const std::vector<std::pair<CheckpointId, CheckpointPart>>& wanted) {
   std::string out;
@@ -139,7 +139,7 @@ void StandbyKeeper::tell(const Host& host, const std::vector<Wanted>& wanted) {
   if (known != told_.end()) {
     const auto& [what, when, good] = known->second;
     const bool quiet = good && wanted.empty();
-    if (what == words && (quiet || now - when < (good ? kAskAgain : kTryAgain))) return;
+    if (what == words && (quiet || now - when < (good ? kAskAgain : kAskStandbyAgain))) return;
   }
   if (wanted.empty() && unable_.contains(host.id)) return;
   auto driver = context_.ports.drivers.driver(host.id, host.address);

@@ -29,7 +29,7 @@ constexpr double kFewestBytes = 4e6;  // smaller bursts are not worth it
 constexpr double kLeastOff = kMostOff;
 // A beat is taken for one when it is off by less than this share of what a guess without it is off
 // by, and by so much at most for each cycle.
-constexpr double kClearlyLess = 0.5;
+constexpr double kBeatClearlyLess = 0.5;
 constexpr double kMostOffOnAverage = 1.5;
 // The grid of periods is so fine that the oldest cycle is off by this share of one; and so many
 // moments of each.
@@ -311,7 +311,7 @@ std::vector<Beat> plausible_beats(const MemoryProfile& profile, std::size_t coun
   const auto candidates = best_of_grid(fit);
   if (candidates.empty()) return {};
   const double most =
-      std::min(kClearlyLess * without, kMostOffOnAverage * static_cast<double>(fit.cycles()));
+      std::min(kBeatClearlyLess * without, kMostOffOnAverage * static_cast<double>(fit.cycles()));
   std::vector<Walked> walks;
   for (const auto& candidate : candidates) walks.push_back(walked(fit, candidate));
   const Candidate best = best_of(walks);

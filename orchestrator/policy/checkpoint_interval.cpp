@@ -11,7 +11,7 @@ constexpr Seconds kFirstCost{0.1};
 // Even a job that seems to fail all the time gets some work done between two.
 constexpr Seconds kShortest{1};
 // Beyond any job; and it fits when added to a time.
-constexpr Seconds kLongest{30.0 * 86400};
+constexpr Seconds kLongestInterval{30.0 * 86400};
 
 }  // namespace
 
@@ -52,7 +52,7 @@ std::optional<WallTime> next_checkpoint(const CheckpointClock& clock) {
       break;
     }
   }
-  period = std::clamp(std::max(period, clock.duration), kShortest, kLongest);
+  period = std::clamp(std::max(period, clock.duration), kShortest, kLongestInterval);
   return clock.since + std::chrono::duration_cast<WallTime>(period);
 }
 

@@ -10,12 +10,12 @@ namespace {
 /// Between the last look of a cycle and the beginning of the next one nothing is seen. That is
 /// known to some milliseconds, as arming takes its time.
 constexpr Microseconds kUnseen{100'000};
-constexpr Microseconds kOverlap{20'000};
+constexpr Microseconds kLooksOverlap{20'000};
 
 bool goes_on(const DirtyCycle& one, const DirtyCycle& next) {
   if (one.points.empty()) return false;
   const auto gap = next.began - one.began - one.points.back().wall;
-  return gap <= kUnseen && gap >= -kOverlap;
+  return gap <= kUnseen && gap >= -kLooksOverlap;
 }
 
 /// The first of the cycles that follow on one another up to the newest.

@@ -11,7 +11,7 @@ namespace {
 
 // Parts of what is swept: a hundredth is finer than anybody knows where the guest is.
 constexpr int kParts = 128;
-constexpr int kSteps = 8;  // for each part that is sent
+constexpr int kStepsEach = 8;  // for each part that is sent
 constexpr int kWaits = 46;
 // What a second of the migration is worth beside one of the guest's, which it is slowed in.
 constexpr double kHoldWorth = 0.3;
@@ -48,7 +48,7 @@ SweepEnd SweepReplay::switched(double place, double wait) const {
   double where = wrapped(begin + gone) * kParts;
   double sent = 0;  // parts
   int stream = 0;
-  constexpr double kStep = 1.0 / (kParts * kSteps);
+  constexpr double kStep = 1.0 / (kParts * kStepsEach);
   for (int left = count; left > 0;) {
     for (sent += kParts * kStep; sent >= 1 && left > 0; ++stream) {
       if (!missing.at(static_cast<std::size_t>(stream))) continue;

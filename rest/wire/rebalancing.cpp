@@ -3,7 +3,7 @@
 namespace mare::wire {
 namespace {
 
-constexpr double kMostTime_s = 86'400;
+constexpr double kMostRebalanceTime_s = 86'400;
 constexpr double kMostScore = 1000;
 constexpr double kMostMoves = 1024;
 constexpr std::size_t kMostPools = 1000;
@@ -80,7 +80,8 @@ void read(const Json& json, RebalancingBody& body, Faults& faults) {
   ObjectReader from(json, "", Strictness::Strict, faults);
   RebalanceSetting& setting = body.setting;
   const auto time = [&from](const char* member, Seconds& value) {
-    if (auto seconds = from.number(member, false, {0, kMostTime_s})) value = Seconds{*seconds};
+    if (auto seconds = from.number(member, false, {0, kMostRebalanceTime_s}))
+      value = Seconds{*seconds};
   };
   if (auto mode = from.name_of<RebalanceMode>("mode", rebalance_mode_from, kModes)) {
     setting.mode = *mode;

@@ -18,7 +18,7 @@ struct EvacuateOptions {
   bool dry_run = false;
 };
 
-Columns move_columns() {
+Columns evacuation_columns() {
   const auto seconds = [](const char* name) {
     return [name](const Json& o) { return human_ms(number(o, name).value_or(0) * 1000); };
   };
@@ -45,7 +45,7 @@ int evacuate(Session& session, const EvacuateOptions& options) {
   if (options.dry_run) {
     follow.answer = [](Session&, const Json& done) -> Result<Json> { return done; };
     follow.show = [](Session& shown, const Json& planned) {
-      show_planned_moves(shown, planned, move_columns());
+      show_planned_moves(shown, planned, evacuation_columns());
     };
   } else {
     follow.on_success = [](Session&, const Json& done) {

@@ -65,7 +65,7 @@ std::string score_words(const Json& item) {
   return text.substr(0, text.find('.') + 5);
 }
 
-Columns move_columns() {
+Columns step_columns() {
   return {
       {"STEP", [](const Json& item) { return text(item, "step"); }, Shown::Always, true},
       {"VM", [](const Json& item) { return text(item, "vm"); }},
@@ -116,7 +116,7 @@ int plan_rebalance(Session& session, const PlanFile& file) {
                    {"bytes", plan.cost.bytes},
                    {"refused", Json::array()},
                    {"reason", plan.reason}},
-              "moves", move_columns(), true);
+              "moves", step_columns(), true);
 }
 
 int plan_drain(Session& session, const PlanFile& file, const std::string& host) {
@@ -131,7 +131,7 @@ int plan_drain(Session& session, const PlanFile& file, const std::string& host) 
                    {"bytes", plan->cost.bytes},
                    {"refused", refused_json(plan->refused)},
                    {"reason", plan->reason}},
-              "moves", move_columns(), plan->empties());
+              "moves", step_columns(), plan->empties());
 }
 
 int plan_place(Session& session, const PlanFile& file, bool best_effort) {
@@ -174,7 +174,7 @@ int plan_layout(Session& session, const PlanFile& file, const std::string& job,
                    {"added_job_time_s", plan->cost_s},
                    {"refused", Json::array()},
                    {"reason", plan->reason}},
-              "moves", move_columns(), true);
+              "moves", step_columns(), true);
 }
 
 int plan(Session& session, const PlanOptions& options) {

@@ -39,7 +39,7 @@ std::string check_pool_mode(const std::string& written) {
   return "'" + written + "' is not POOL=MODE; write it like demo=manual, or demo=none";
 }
 
-Columns move_columns() {
+Columns rebalance_columns() {
   const auto plain = [](const char* name) {
     return [name](const Json& o) { return text(o, name); };
   };
@@ -114,7 +114,7 @@ int print_rebalancing(Session& session, const Result<Json>& found) {
   if (session.wants(Output::Name) || !proposal.is_object()) return kOk;
   std::printf("\nproposed %s: %s\n", short_time(text(proposal, "made")).c_str(),
               printable(text(proposal, "reason")).c_str());
-  print_moves(member(proposal, "moves"), move_columns());
+  print_moves(member(proposal, "moves"), rebalance_columns());
   return kOk;
 }
 
@@ -153,7 +153,7 @@ int run_round(Session& session, bool dry_run) {
   if (dry_run) {
     follow.answer = [](Session&, const Json& done) -> Result<Json> { return done; };
     follow.show = [](Session& shown, const Json& planned) {
-      show_planned_moves(shown, planned, move_columns());
+      show_planned_moves(shown, planned, rebalance_columns());
     };
   } else {
     follow.on_success = [](Session&, const Json& done) {

@@ -201,7 +201,8 @@ class Looked {
     }
     return found();
   }
-  std::optional<SweepSpeed> found() const { return content_.sweep(known_); }
+  std::optional<SweepSpeed> found() const { return content_.sweep(known_).speed; }
+  bool sure() const { return content_.sweep(known_).sure; }
   const ContentLook& content() const { return content_; }
 
  private:
@@ -258,10 +259,19 @@ TEST(ContentLook, OneThatGoesAllOverIsNone) {
   EXPECT_FALSE(Looked(Order::Up).after(11, kSwept)) << "all of it between two looks";
 }
 
-TEST(ContentLook, OneThatWasSeenForTooFewStepsIsNone) {
-  EXPECT_FALSE(Looked(Order::Up).after(11, 600)) << "two chunks";
+TEST(ContentLook, OneThatWasSeenForTooFewStepsMayBeOne) {
+  Looked slow(Order::Up);
+  EXPECT_FALSE(slow.after(11, 600)) << "two chunks";
+  EXPECT_FALSE(slow.sure());
+  EXPECT_TRUE(slow.after(11, 600)) << "in another second";
+  EXPECT_TRUE(slow.sure());
+  Looked idle(Order::Up);
+  EXPECT_FALSE(idle.after(11, 0));
+  EXPECT_FALSE(idle.sure());
   EXPECT_FALSE(Looked(Order::Up).after(1, 6'500));
-  EXPECT_FALSE(Looked(Order::Up).after(11, 0));
+  Looked scattered(Order::Scattered);
+  EXPECT_FALSE(scattered.after(11, 6'500));
+  EXPECT_TRUE(scattered.sure());
 }
 
 TEST(ContentLook, OneThatGoesOnAndOffHasNoSpeed) {
@@ -322,7 +332,7 @@ TEST(ContentLook, WhatIsSmallIsNoSweep) {
     }
     PageSet known;
     known.add(0, 1024 * pages_each);
-    return content.sweep(known).has_value();
+    return content.sweep(known).speed.has_value();
   };
   EXPECT_FALSE(swept(15));
   EXPECT_TRUE(swept(16));
