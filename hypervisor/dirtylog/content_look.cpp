@@ -11,6 +11,9 @@ namespace mare::dirtylog {
 namespace {
 
 constexpr std::size_t kFewestChanged = 8;
+/// Twice what a log needs, which sees each page: half a block of the guest's kernel beside where it
+/// ought to be is an eighth of a step then.
+constexpr std::size_t kPagesOfAChunk = 2 * kChunkPages;
 /// One more than a log's chunks need: these are of a few samples each.
 constexpr int kFewestSteps = 3;
 /// One that goes on and off goes through its memory at no speed: of its chunks, and after them, one
@@ -92,7 +95,7 @@ std::vector<double> ContentLook::heat() const {
 }
 
 std::vector<ContentLook::Chunk> ContentLook::chunks(const std::vector<std::size_t>& which) const {
-  const std::size_t fewest = std::max(kFewestChanged, kChunkPages / pages_each_);
+  const std::size_t fewest = std::max(kFewestChanged, kPagesOfAChunk / pages_each_);
   std::vector<Chunk> out;
   auto before = some_of(looks_.front().sums, which);
   MonotonicTime began = looks_.front().at;

@@ -100,7 +100,7 @@ void Watcher::tell_by_content(Vm& vm, MonotonicTime now) {
   PageSet known = vm.written;
   known.add(vm.content_written);
   const auto verdict = vm.content->sweep(known);
-  vm.content_told = verdict.sure;
+  vm.content_told = verdict.speed || now - vm.content_from >= kFirstCycle;
   if (!verdict.sure) return;
   vm.speed = verdict.speed;
   vm.speed_seen = now;

@@ -219,8 +219,8 @@ class Looked {
 
 TEST(ContentLook, TellsTheDirectionAndTheSpeedOfASweep) {
   for (const Order order : {Order::Up, Order::Down}) {
-    // 50 to 900 MB/s: some looks make a chunk, and one is a fifth of the way.
-    for (const std::size_t pages_each : {1'250, 6'500, 22'000}) {
+    // 90 to 900 MB/s: some looks make a chunk, and one is a fifth of the way.
+    for (const std::size_t pages_each : {2'200, 6'500, 22'000}) {
       Looked guest(order);
       const auto found = guest.after(11, pages_each);
       ASSERT_TRUE(found) << pages_each;
@@ -261,9 +261,9 @@ TEST(ContentLook, OneThatGoesAllOverIsNone) {
 
 TEST(ContentLook, OneThatWasSeenForTooFewStepsMayBeOne) {
   Looked slow(Order::Up);
-  EXPECT_FALSE(slow.after(11, 600)) << "two chunks";
+  EXPECT_FALSE(slow.after(11, 1'300)) << "three chunks";
   EXPECT_FALSE(slow.sure());
-  EXPECT_TRUE(slow.after(11, 600)) << "in another second";
+  EXPECT_TRUE(slow.after(11, 1'300)) << "in another second";
   EXPECT_TRUE(slow.sure());
   Looked idle(Order::Up);
   EXPECT_FALSE(idle.after(11, 0));
@@ -321,13 +321,15 @@ TEST(SweepFinder, WhoseSpeedIsKnownGoesThroughWhatACycleSaw) {
 }
 
 TEST(ContentLook, WhatIsSmallIsNoSweep) {
-  // Half of it is swept over in a second, of twice as much all is the same.
+  // It is swept over twice in a second.
   const auto swept = [](std::size_t pages_each) {
     ContentLook content;
     for (std::size_t look = 0; look < 11; ++look) {
       ContentReading reading;
       reading.pages_each = pages_each;
-      for (std::size_t i = 0; i < 1024; ++i) reading.sums.push_back(i < look * 90 ? 2 : 1);
+      for (std::size_t i = 0; i < 1024; ++i) {
+        reading.sums.push_back(1U + (i < look * 200 ? 1U : 0U) + (i + 1024 < look * 200 ? 1U : 0U));
+      }
       content.look(std::move(reading), std::chrono::milliseconds{100} * look);
     }
     PageSet known;

@@ -222,6 +222,20 @@ TEST_F(DearWatcherTest, OneThatIsNotKnownIsSeenByContentUntilItsArmingIsPaidFor)
   EXPECT_EQ(vm.armed, 1);
 }
 
+TEST_F(DearWatcherTest, ALookAnewEndsTheCycleThatGoesOnAndKeepsIt) {
+  FakeVm& vm = vms_["a"];
+  sweep_quickly(vm);
+  watcher_.watch("a");
+  run(seconds{16});
+  run(watcher_.look_anew("a"));
+  const auto seen = cycles();
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(walls_ms(seen[0]).back(), 10'000);
+  EXPECT_EQ(walls_ms(seen[1]).back(), 5'000);
+  EXPECT_EQ(walls_ms(seen[2]).back(), 1'000);
+  EXPECT_EQ(vm.armed, 0);
+}
+
 TEST_F(DearWatcherTest, OneThatWritesLittleIsArmedWhenThatIsKnown) {
   watcher_.watch("a");
   run(seconds{10});
@@ -265,7 +279,7 @@ TEST_F(DearWatcherTest, ASlowSweepIsSeenInSomeSeconds) {
   watcher_.watch("a");
   run(milliseconds{1500});
   EXPECT_EQ(watcher_.report("a")->sweep.period.count(), 0) << "three chunks";
-  run(milliseconds{1500});
+  run(milliseconds{4500});
   EXPECT_GT(watcher_.report("a")->sweep.period.count(), 0);
   run(seconds{66});
   const auto report = watcher_.report("a");
