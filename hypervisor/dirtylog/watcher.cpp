@@ -201,6 +201,7 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     vm->glanced = now;
     vm->tells_at = now;
     if (may.felt) {
+      look_once_more(*vm);
       {
         const std::lock_guard lock(mutex_);
         end_content(*vm);
@@ -269,7 +270,8 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
     // A running one will last so long that it costs no more than the limit.
     time += in_seconds(cycle.whole ? cycle.length : bounded(cycle.length, takes));
   }
-  auto by_content = vm.by_content;
+  std::vector<DirtyCycle> by_content;
+  for (const auto& seen : vm.by_content) by_content.push_back(seen.cycle);
   if (vm.content) by_content.push_back({vm.content_began, vm.content->points()});
   for (const auto& cycle : by_content) {
     const auto later = std::upper_bound(

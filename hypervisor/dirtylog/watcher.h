@@ -109,6 +109,11 @@ class Watcher {
     bool first_of_log = false;             // since it was opened;
     std::vector<DirtyPoint> onwards = {};  // then with those after it
   };
+  struct SeenByContent {
+    DirtyCycle cycle;
+    PageSet written;
+    Microseconds lasted() const { return cycle.points.back().wall; }
+  };
   struct Vm {
     Vm();
     std::mutex busy;  // held while its log works; never taken under mutex_
@@ -144,13 +149,11 @@ class Watcher {
     MonotonicTime content_due{0};
     bool content_told = false;  // whether it sweeps, or not
     MonotonicTime content_not_before{0};
-    std::size_t content_usual = 0;    // pages that changed in kUsualFor, if that matters
-    std::optional<SweepSpeed> speed;  // by the last such looks,
-    MonotonicTime speed_seen{0};      // which were then
-    std::deque<DirtyCycle> by_content;
+    std::size_t content_usual = 0;         // pages that changed in kUsualFor, if that matters
+    std::optional<SweepSpeed> speed;       // by the last such looks,
+    MonotonicTime speed_seen{0};           // which were then
+    std::deque<SeenByContent> by_content;  // cycles that are over
     std::vector<double> content_heat;
-    PageSet content_written;  // by the last such cycle,
-    Microseconds content_lasted{0};
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
@@ -170,7 +173,9 @@ class Watcher {
   bool looks_first(Vm& vm) const;
   void look_at_content(const std::string& uuid, Vm& vm);
   static void tell_by_content(Vm& vm, MonotonicTime now);
+  void look_once_more(Vm& vm) const;
   static void end_content(Vm& vm);
+  static PageSet all_written(const Vm& vm);
   SweepFinder::Found sweep_of(const Vm& vm) const;
   std::vector<DirtyPoint> seen_by(const Vm& vm, const Cycle& cycle) const;
   static MonotonicTime next_due(const Vm& vm);

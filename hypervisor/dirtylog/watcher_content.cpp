@@ -45,7 +45,7 @@ bool Watcher::looks_first(Vm& vm) const {
   MonotonicTime then = vm.opened + kFirstCycle + kContentLook;
   if (now < vm.content_not_before) then = now;  // nobody can
   if (!vm.by_content.empty()) {
-    const auto takes = faults(vm.by_content.back().points.back().unique);
+    const auto takes = faults(vm.by_content.back().cycle.points.back().unique);
     then = std::max(then, vm.opened + bounded(Microseconds{0}, takes));
   }
   if (then <= now) return false;
@@ -97,23 +97,37 @@ void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
 void Watcher::tell_by_content(Vm& vm, MonotonicTime now) {
   PageSet written = vm.content->written();
   if (written.count() >= kEnoughPages) vm.lately = std::move(written);
-  PageSet known = vm.written;
-  known.add(vm.content_written);
-  const auto verdict = vm.content->sweep(known);
+  const auto verdict = vm.content->sweep(all_written(vm));
   vm.content_told = verdict.speed || now - vm.content_from >= kFirstCycle;
   if (!verdict.sure) return;
   vm.speed = verdict.speed;
   vm.speed_seen = now;
 }
 
+/// Before it ends, as nothing speaks against it: from its last look on the guest may have written
+/// for 20 s.
+void Watcher::look_once_more(Vm& vm) const {
+  if (!vm.content || !vm.log) return;
+  const MonotonicTime before = clock_.now();
+  auto read = vm.log->content();
+  const MonotonicTime after = clock_.now();
+  const std::lock_guard lock(mutex_);
+  if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
+}
+
+PageSet Watcher::all_written(const Vm& vm) {
+  PageSet out = vm.written;
+  for (const auto& seen : vm.by_content) out.add(seen.written);
+  if (vm.content) out.add(vm.content->written());
+  return out;
+}
+
 void Watcher::end_content(Vm& vm) {
   if (!vm.content) return;
   auto points = vm.content->points();
   if (!points.empty() && points.back().wall >= kTells) {
-    vm.content_written = vm.content->written();
-    vm.content_lasted = points.back().wall;
     vm.content_heat = vm.content->heat();
-    vm.by_content.push_back({vm.content_began, std::move(points)});
+    vm.by_content.push_back({{vm.content_began, std::move(points)}, vm.content->written()});
   }
   if (vm.by_content.size() > kContentKept) vm.by_content.pop_front();
   vm.content.reset();
@@ -123,12 +137,11 @@ void Watcher::end_content(Vm& vm) {
 SweepFinder::Found Watcher::sweep_of(const Vm& vm) const {
   const bool lately = vm.speed && clock_.now() - vm.speed_seen <= 2 * kCycle;
   if (!lately) return vm.sweep.found(vm.written);
-  const auto found = SweepFinder::over(vm.content_written, *vm.speed);
-  if (SweepFinder::has_come_round(vm.content_lasted, found.sweep)) return found;
-  PageSet all = vm.written;
-  all.add(vm.content_written);
-  if (vm.content) all.add(vm.content->written());
-  return vm.sweep.found(all, *vm.speed);
+  for (auto seen = vm.by_content.rbegin(); seen != vm.by_content.rend(); ++seen) {
+    auto found = SweepFinder::over(seen->written, *vm.speed);
+    if (SweepFinder::has_come_round(seen->lasted(), found.sweep)) return found;
+  }
+  return vm.sweep.found(all_written(vm), *vm.speed);
 }
 
 }  // namespace mare::dirtylog
