@@ -1,4 +1,4 @@
-// How a guest writes, by what some of its pages hold: within a second and at no cost for it, where
+// How a guest writes, by what some of its pages hold: within seconds and at no cost for it, where
 // to arm its log anew would be felt, and where faults would make it look slower than it is. Not
 // thread-safe; without a clock of its own.
 #pragma once

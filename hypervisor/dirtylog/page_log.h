@@ -29,15 +29,12 @@ struct LogReading {
   std::size_t vcpus = 1;
 };
 
-/// Of one page out of each `pages_each` that follow one another, always the same.
+/// Of one page out of each `pages_each` that follow one another, always the same (sampled_page()).
 struct ContentReading {
   std::vector<std::uint64_t> sums;  // of its content; 0: it is not in memory
   std::size_t pages_each = 1;
   Microseconds progress{0};  // as of a LogReading
 };
-/// Which page that is, of the i-th so many: not all in the same place among them, as of a program
-/// that goes through its memory in steps. Pure.
-std::size_t sampled_page(std::size_t i, std::size_t pages_each);
 
 /// Not thread-safe: the watcher calls it under the VM's lock. The destructor ends all cost for the
 /// guest.

@@ -22,6 +22,10 @@ Result<std::vector<std::uint64_t>> sums_of(const Process& process, const Fd& pag
                                            const Mapping& ram,
                                            const std::vector<std::size_t>& pages);
 
+/// Which page a ContentReading has of the i-th so many: not all in the same place among them, as of
+/// a program that goes through its memory in steps. Pure.
+std::size_t sampled_page(std::size_t i, std::size_t pages_each);
+
 /// Of some thousands, all over its RAM: so many that what was written in a second is known to some
 /// percent, and reading them takes some milliseconds.
 Result<ContentReading> content_of(const Process& process, const Fd& pagemap, const Mapping& ram,

@@ -125,6 +125,12 @@ MonotonicTime Watcher::paid_for_at(const Vm& vm) const {
 bool Watcher::puts_off_its_next_cycle(Vm& vm) const {
   const MonotonicTime then = paid_for_at(vm);
   const std::lock_guard lock(mutex_);
+  return put_off_until(vm, then);
+}
+
+/// Under mutex_. Of a VM that is watched, though its log is not armed yet. False: it is then
+/// already.
+bool Watcher::put_off_until(Vm& vm, MonotonicTime then) const {
   if (then <= clock_.now()) return false;
   vm.due = then;
   vm.why.clear();
@@ -201,7 +207,8 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
     vm->glanced = now;
     vm->tells_at = now;
     if (may.felt) {
-      look_once_more(*vm);
+      // From its last look on the guest may have written for 20 s.
+      if (vm->content) static_cast<void>(take_content(*vm));
       {
         const std::lock_guard lock(mutex_);
         end_content(*vm);
@@ -286,7 +293,8 @@ std::optional<WatchReport> Watcher::report(const std::string& uuid) const {
         static_cast<double>(told->granted.count()) / static_cast<double>(told->wanted.count());
   }
   out.heat = vm.heat;
-  if (out.heat.empty()) out.heat = vm.content ? vm.content->heat() : vm.content_heat;
+  if (out.heat.empty() && vm.content) out.heat = vm.content->heat();
+  if (out.heat.empty() && !vm.by_content.empty()) out.heat = vm.by_content.back().heat;
   out.written = written_now(vm);
   out.sequential = sequential_now(vm);
   SweepFinder::Found found = sweep_of(vm);

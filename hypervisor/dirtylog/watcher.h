@@ -112,6 +112,7 @@ class Watcher {
   struct SeenByContent {
     DirtyCycle cycle;
     PageSet written;
+    std::vector<double> heat;
     Microseconds lasted() const { return cycle.points.back().wall; }
   };
   struct Vm {
@@ -153,7 +154,6 @@ class Watcher {
     std::optional<SweepSpeed> speed;       // by the last such looks,
     MonotonicTime speed_seen{0};           // which were then
     std::deque<SeenByContent> by_content;  // cycles that are over
-    std::vector<double> content_heat;
     std::chrono::nanoseconds owed{0};
   };
   using VmPtr = std::shared_ptr<Vm>;
@@ -173,13 +173,14 @@ class Watcher {
   bool looks_first(Vm& vm) const;
   void look_at_content(const std::string& uuid, Vm& vm);
   static void tell_by_content(Vm& vm, MonotonicTime now);
-  void look_once_more(Vm& vm) const;
+  Status take_content(Vm& vm) const;
   static void end_content(Vm& vm);
   static PageSet all_written(const Vm& vm);
   SweepFinder::Found sweep_of(const Vm& vm) const;
   std::vector<DirtyPoint> seen_by(const Vm& vm, const Cycle& cycle) const;
   static MonotonicTime next_due(const Vm& vm);
   MonotonicTime paid_for_at(const Vm& vm) const;
+  bool put_off_until(Vm& vm, MonotonicTime then) const;
   bool puts_off_its_next_cycle(Vm& vm) const;
   void gone(const std::string& uuid, Vm& vm, const std::string& why);
   void work(const std::string& uuid, Vm& vm);

@@ -48,23 +48,28 @@ bool Watcher::looks_first(Vm& vm) const {
     const auto takes = faults(vm.by_content.back().cycle.points.back().unique);
     then = std::max(then, vm.opened + bounded(Microseconds{0}, takes));
   }
-  if (then <= now) return false;
-  vm.due = then;
-  vm.why.clear();
-  vm.hopeless = false;
-  return true;
+  return put_off_until(vm, then);
+}
+
+/// One look of the cycle that goes on.
+Status Watcher::take_content(Vm& vm) const {
+  const MonotonicTime before = clock_.now();
+  auto read = vm.log->content();
+  if (!read) return read.error();
+  const MonotonicTime after = clock_.now();
+  const std::lock_guard lock(mutex_);
+  vm.content->look(std::move(*read), before + (after - before) / 2);
+  return ok_status();
 }
 
 /// One that can't be read is watched all the same; whether it has ended its log tells.
 void Watcher::look_at_content(const std::string& uuid, Vm& vm) {
-  const MonotonicTime before = clock_.now();
-  auto read = vm.log->content();
+  const Status read = take_content(vm);
   const MonotonicTime after = clock_.now();
   if (!read) log_.debug("dirtylog", "VM " + uuid + ": " + read.error().text());
   bool writes_less = false;
   {
     const std::lock_guard lock(mutex_);
-    if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
     if (!read) {
       vm.content_not_before = after + kRetryHopeless;
       if (vm.cycles.empty()) vm.due = after;
@@ -104,17 +109,6 @@ void Watcher::tell_by_content(Vm& vm, MonotonicTime now) {
   vm.speed_seen = now;
 }
 
-/// Before it ends, as nothing speaks against it: from its last look on the guest may have written
-/// for 20 s.
-void Watcher::look_once_more(Vm& vm) const {
-  if (!vm.content || !vm.log) return;
-  const MonotonicTime before = clock_.now();
-  auto read = vm.log->content();
-  const MonotonicTime after = clock_.now();
-  const std::lock_guard lock(mutex_);
-  if (read) vm.content->look(std::move(*read), before + (after - before) / 2);
-}
-
 PageSet Watcher::all_written(const Vm& vm) {
   PageSet out = vm.written;
   for (const auto& seen : vm.by_content) out.add(seen.written);
@@ -126,8 +120,8 @@ void Watcher::end_content(Vm& vm) {
   if (!vm.content) return;
   auto points = vm.content->points();
   if (!points.empty() && points.back().wall >= kTells) {
-    vm.content_heat = vm.content->heat();
-    vm.by_content.push_back({{vm.content_began, std::move(points)}, vm.content->written()});
+    vm.by_content.push_back(
+        {{vm.content_began, std::move(points)}, vm.content->written(), vm.content->heat()});
   }
   if (vm.by_content.size() > kContentKept) vm.by_content.pop_front();
   vm.content.reset();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/content_look.h"
+#include "hypervisor/dirtylog/page_samples.h"
 #include "hypervisor/dirtylog/sweep_finder.h"
 #include "hypervisor/dirtylog/sweep_tracker.h"
 #include "tests/unit/dirtylog/child.h"

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "hypervisor/dirtylog/page_samples.h"
 #include "hypervisor/dirtylog/watcher.h"
 
 namespace mare::dirtylog {
