@@ -491,7 +491,7 @@ class LibvirtDriver final : public Driver {
     if (!seen->sending || seen->post_copy != PostCopy::None) return ok_status();
     // One that an earlier agent began: what its own limits were is not known. The rate first, or it
     // would switch at that at which it held.
-    if (holds_at_slowest(domain->get())) set_rate(domain->get(), kNoLimit);
+    if (is_kept_from_switching(domain->get())) set_rate(domain->get(), kNoLimit);
     if (set_downtime(domain->get(), kUsualDowntime)) return ok_status();
     return last_error("the migration of '" + vm.id.value + "' can't be let go");
   }

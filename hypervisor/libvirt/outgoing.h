@@ -36,10 +36,8 @@ bool set_downtime(virDomainPtr domain, Milliseconds limit);
 /// Of sending, from now on.
 bool set_rate(virDomainPtr domain, BytesPerSecond rate);
 constexpr BytesPerSecond kNoLimit{1e12};
-/// One that holds its switch sends at least so fast.
-constexpr BytesPerSecond kSlowestHolding{8.0 * 1024 * 1024};
-/// Whether it sends at just that: what a policy allows is hardly the same.
-bool holds_at_slowest(virDomainPtr domain);
+/// Whether what it is sent with keeps it from its switch, as an agent said that is gone.
+bool is_kept_from_switching(virDomainPtr domain);
 
 class Outgoing {
  public:
@@ -102,6 +100,7 @@ class Outgoing {
     OutgoingStatus status;
     RoundKeeper rounds;
     std::optional<RateController> rate;
+    std::size_t held_rounds = 0;   // that one that holds has set its rate for
     std::size_t rated_rounds = 0;  // how many it has been told of
     MonotonicTime began{0};
     std::optional<MonotonicTime> paused;  // when the VM stopped for the last round, or post-copy

@@ -20,12 +20,6 @@ bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
   return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
 }
 
-bool holds_at_slowest(virDomainPtr domain) {
-  unsigned long mebibytes = 0;
-  return virDomainMigrateGetMaxSpeed(domain, &mebibytes, 0) == 0 &&
-         mebibytes == static_cast<unsigned long>(mebibytes_per_s(kSlowestHolding));
-}
-
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
@@ -36,12 +30,9 @@ constexpr auto kConnectsWithin = std::chrono::seconds{10};
 // libvirt's last event comes on another connection than the call's answer.
 constexpr auto kFiguresWithin = std::chrono::milliseconds{250};
 constexpr double kUsualPage = 4096;
-// No round of a VM that runs is so short: with it as its limit, a migration does not end.
+// No rest that a VM leaves that runs is sent so soon: with it as its limit a migration does not
+// end, as long as its rounds are longer than the guest's pauses (holding_pace()).
 constexpr Milliseconds kNeverDowntime{1};
-// While it holds, its rounds had better not come one after the other at the link's rate: each makes
-// the guest's writes slow again. So fast, times what the guest writes, and kSlowestHolding at
-// least.
-constexpr double kHoldingPace = 2;
 
 DomainHandle find(virConnectPtr connection, const std::string& uuid) {
   return DomainHandle{virDomainLookupByUUIDString(connection, uuid.c_str())};
@@ -103,6 +94,12 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
 }
 
 }  // namespace
+
+bool is_kept_from_switching(virDomainPtr domain) {
+  unsigned long long limit = 0;
+  return virDomainMigrateGetMaxDowntime(domain, &limit, 0) == 0 &&
+         Milliseconds{limit} == kNeverDowntime;
+}
 
 // --- the caller
 
@@ -431,27 +428,34 @@ void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
   job.limit = limit;
 }
 
-/// From the moment at which it could switch it only keeps up with what the guest writes.
+/// From the moment at which it could switch it only keeps up with what the guest writes, at a rate
+/// of its own for each round.
 void Outgoing::hold(Job& job, virDomainPtr domain) {
-  BytesPerSecond pace = kSlowestHolding;
+  std::optional<BytesPerSecond> pace;
+  std::size_t round = 0;
   {
     const std::lock_guard lock(shared_->mutex);
-    if (!job.holding || job.released || job.holds_since || job.paused) return;
+    if (!job.holding || job.released || job.paused) return;
     const MonotonicTime now = shared_->clock.now();
     const auto& rounds = job.rounds.rounds();
-    if (!could_be_last(rounds, job.status.transferred,
-                       std::chrono::duration_cast<Microseconds>(now - job.began),
-                       downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime))) {
-      return;
+    if (!job.holds_since) {
+      if (!could_be_last(rounds, job.status.transferred,
+                         std::chrono::duration_cast<Microseconds>(now - job.began),
+                         downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime))) {
+        return;
+      }
+      job.holds_since = now;
+      job.status.holds = true;
     }
-    job.holds_since = now;
-    job.status.holds = true;
-    pace.value = std::max(pace.value, kHoldingPace * job.status.dirty_bytes_per_s);
+    round = rounds.size();
+    if (round == job.held_rounds) return;
+    pace = holding_pace(rounds);
+    if (!pace) return;
     if (const auto& limit = job.ticket.bandwidth_limit) {
-      pace.value = std::min(pace.value, limit->value);
+      pace->value = std::min(pace->value, limit->value);
     }
   }
-  set_rate(domain, pace);
+  if (set_rate(domain, *pace)) job.held_rounds = round;
 }
 
 void Outgoing::control_rate(Job& job, virDomainPtr domain) {

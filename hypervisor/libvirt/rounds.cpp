@@ -16,6 +16,10 @@ constexpr Microseconds kLongEnough{500'000};
 // Between rounds the log is looked at: that alone makes a rate look a little lower.
 constexpr double kMuchSlower = 0.8;
 constexpr double kSteps = 10;
+// QEMU sends what a tenth of a second has room for at once, and then waits: rounds are to be longer
+// than that, and longer than a program rests between two steps.
+constexpr Microseconds kHeldRound{500'000};
+constexpr BytesPerSecond kLeastPace{1024.0 * 1024};  // that libvirt can say
 
 }  // namespace
 
@@ -101,6 +105,12 @@ bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microsec
   const auto rest = static_cast<double>((rounds.back().remaining + rounds.back().sent).count);
   if (rest <= 0 || sent_for.count() <= 0) return false;
   return rest * sent_for <= static_cast<double>(transferred.count) * Seconds{limit};
+}
+
+std::optional<BytesPerSecond> holding_pace(const std::vector<Round>& rounds) {
+  if (rounds.empty() || rounds.back().remaining.count == 0) return std::nullopt;
+  const auto rest = static_cast<double>(rounds.back().remaining.count);
+  return BytesPerSecond{std::max(kLeastPace.value, rest / Seconds{kHeldRound}.count())};
 }
 
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,

@@ -51,6 +51,11 @@ class RoundKeeper {
 /// rate so far: after its first round, and with a sample of the one that runs.
 bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
                    Milliseconds limit);
+/// How fast one that holds its switch sends the round that runs, of which a sample has told what is
+/// left: so that it takes half a second. Then the next one finds what the guest wrote in such a
+/// time, and sends it as fast as it writes; at a rate beyond that rounds grow shorter until one
+/// falls between two writes, and is the last. None before the round's first sample.
+std::optional<BytesPerSecond> holding_pace(const std::vector<Round>& rounds);
 /// The limit of the downtime after so many rounds were begun: one that was chosen, and that rounds
 /// hang above, gives way step by step.
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,

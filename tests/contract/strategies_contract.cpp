@@ -6,6 +6,9 @@
 namespace mare::contract {
 namespace {
 
+// Some rounds of one that holds.
+constexpr Milliseconds kHoldsFor{4000};
+
 bool has(const std::vector<Strategy>& all, Strategy strategy) {
   return std::find(all.begin(), all.end(), strategy) != all.end();
 }
@@ -136,6 +139,7 @@ TEST_P(DriverContract, OneThatHoldsItsSwitchWaitsForItsRelease) {
   begin_holding(made, 0, 1);
   const double before = count(0, made);
   ASSERT_TRUE(wait_until([&] { return count(0, made) > before + 2; }, kSoon));
+  hosts().wait(kHoldsFor);
   EXPECT_EQ(outgoing(0, made).phase, OutgoingPhase::PreCopying);
   EXPECT_EQ(copy(0, made), Copy::Running);
   EXPECT_TRUE(is_ok(at(0).release_outgoing(made.key())));

@@ -186,6 +186,19 @@ TEST(CouldBeLast, AfterTheFirstRoundIfTheRestFitsAtTheRateSoFar) {
   EXPECT_FALSE(asked(Bytes{10'000}, 2000, 199));
 }
 
+TEST(HoldingPace, GivesARoundHalfASecond) {
+  RoundKeeper keeper;
+  EXPECT_FALSE(holding_pace(keeper.rounds()).has_value()) << "nothing is known";
+  keeper.add(at(1, 900, 90'000'000, 4'000'000));
+  keeper.turn(2, milliseconds{1000});
+  EXPECT_FALSE(holding_pace(keeper.rounds()).has_value()) << "nobody knows yet how much it found";
+  keeper.add(at(2, 1010, 90'000'000, 4'000'000));
+  EXPECT_NEAR(holding_pace(keeper.rounds())->value, 8e6, 1);
+  keeper.turn(3, milliseconds{1500});
+  keeper.add(at(3, 1510, 94'000'000, 100'000));
+  EXPECT_NEAR(holding_pace(keeper.rounds())->value, 1048576, 1) << "libvirt knows no less";
+}
+
 TEST(DowntimeLimit, AChosenOneGivesWayAfterSomeRounds) {
   MigrationTicket ticket;
   const auto after = [&ticket](std::size_t rounds) {
