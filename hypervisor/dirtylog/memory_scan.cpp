@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hypervisor/dirtylog/kernel_abi.h"
+#include "hypervisor/dirtylog/own_memory.h"
 #include "hypervisor/dirtylog/packing.h"
 
 namespace mare::dirtylog {
@@ -158,7 +159,10 @@ std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint6
       std::clamp(pages.size() / kPacketPages / kShareOfPages, kFewestPackets, kMostPackets);
   const std::size_t wanted = std::min(pages.size(), packets * kPacketPages);
   const std::size_t runs = (wanted + kRunPages - 1) / kRunPages;
-  std::vector<std::byte> content(wanted * kPage);
+  // Where a fault takes 15 us, 32 MiB in small pages take as long as packing them does.
+  const OwnMemory content(wanted * kPage);
+  if (!content) return std::nullopt;
+  content.prefer_large_pages();
   std::size_t have = 0;
   for (std::size_t i = 0; have < wanted; ++i) {
     const std::size_t size = std::min(kRunPages, wanted - have);
@@ -171,7 +175,7 @@ std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint6
     if (got < size) break;
     have += got;
   }
-  return Sample{pack(std::span(content).first(have * kPage), unpack),
+  return Sample{pack(std::span<const std::byte>(content.data(), have * kPage), unpack),
                 static_cast<double>(have * kPage)};
 }
 
