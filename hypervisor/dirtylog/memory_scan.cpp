@@ -159,7 +159,7 @@ std::optional<Sample> sample_compression(pid_t pid, const std::vector<std::uint6
       std::clamp(pages.size() / kPacketPages / kShareOfPages, kFewestPackets, kMostPackets);
   const std::size_t wanted = std::min(pages.size(), packets * kPacketPages);
   const std::size_t runs = (wanted + kRunPages - 1) / kRunPages;
-  // Where a fault takes 15 us, 32 MiB in small pages take as long as packing them does.
+  // In small pages 32 MiB would be 8,192 faults: 0.12 s where one takes 15 us.
   const OwnMemory content(wanted * kPage);
   if (!content) return std::nullopt;
   content.prefer_large_pages();

@@ -19,7 +19,6 @@ constexpr double kSteps = 10;
 // QEMU sends what a tenth of a second has room for at once, and then waits: rounds are to be longer
 // than that, and longer than a program rests between two steps.
 constexpr Microseconds kHeldRound{500'000};
-constexpr BytesPerSecond kLeastPace{1024.0 * 1024};  // that libvirt can say
 
 }  // namespace
 
@@ -110,7 +109,7 @@ bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microsec
 std::optional<BytesPerSecond> holding_pace(const std::vector<Round>& rounds) {
   if (rounds.empty() || rounds.back().remaining.count == 0) return std::nullopt;
   const auto rest = static_cast<double>(rounds.back().remaining.count);
-  return BytesPerSecond{std::max(kLeastPace.value, rest / Seconds{kHeldRound}.count())};
+  return BytesPerSecond{rest / Seconds{kHeldRound}.count()};
 }
 
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
