@@ -25,6 +25,10 @@ constexpr milliseconds kGlance{235};
 /// for a migration, which is to cost less.
 constexpr milliseconds kFelt{100};
 constexpr seconds kIdle{3600};
+/// Who looked so lately has missed nothing.
+constexpr milliseconds kLookedJustNow{10};
+/// By less than one part in so many a cycle need not be longer: the look that tells so costs, too.
+constexpr int kMuchLater = 10;
 /// Pages are armed, and read, one after the other. A point is kept only if that took less than this
 /// part of its time: on a busy host a 50 ms point may be worth nothing.
 constexpr int kExactness = 4;
@@ -230,6 +234,7 @@ Milliseconds Watcher::look_anew(const std::string& uuid) {
 }
 
 Status Watcher::glance(Vm& vm, int glances) {
+  if (auto looked = look_once_more(vm); !looked) return looked;
   cut_short(vm);
   vm.glances = glances;
   vm.tells_at = clock_.now() + glances * kGlance + kTells + kPoints.front();
@@ -360,8 +365,33 @@ void Watcher::work_on_log(const std::string& uuid, Vm& vm) {
     whole = vm.cycles.empty() || vm.cycles.back().whole;
   }
   if (looks_first(vm)) return;
-  const Status done = whole ? begin_cycle(vm) : take_point(vm);
+  const Status done = whole ? begin_next_cycle(vm) : take_point(vm);
   if (!done) failed(uuid, vm, done.error());
+}
+
+Status Watcher::begin_next_cycle(Vm& vm) {
+  if (auto looked = look_once_more(vm); !looked) return looked;
+  {
+    // What was written since the look before is to be paid for, too.
+    const std::lock_guard lock(mutex_);
+    const MonotonicTime now = clock_.now();
+    if (!vm.cycles.empty() && (vm.due - now) * kMuchLater > now - vm.cycles.back().began)
+      return ok_status();
+  }
+  return begin_cycle(vm);
+}
+
+/// Before the log is armed anew, which forgets what was written since the last look. (A guest that
+/// wrote 25 MB each 2 s was cut short after 1.3 s, 1 s and 16 MB after it was armed: joined to the
+/// cycles after it that looked like a window of 2.6 s with 17 MB.)
+Status Watcher::look_once_more(Vm& vm) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (vm.cycles.empty() || vm.just_opened || clock_.now() - vm.looked < kLookedJustNow)
+      return ok_status();
+    if (vm.cycles.back().seen.points.empty()) return ok_status();
+  }
+  return take_point(vm);
 }
 
 Status Watcher::begin_cycle(Vm& vm) {
@@ -407,6 +437,8 @@ Status Watcher::begin_cycle(Vm& vm) {
   vm.due = cycle.began + kPoints.front();
   vm.why.clear();
   vm.hopeless = false;
+  if (cycle.glance) vm.owed += cycle.scanning;
+  vm.looked = after;
   vm.cycles.push_back(std::move(cycle));
   if (vm.cycles.size() > kCyclesKept) vm.cycles.pop_front();
   return ok_status();
@@ -425,8 +457,13 @@ Status Watcher::take_point(Vm& vm) {
 void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                         MonotonicTime after) {
   Cycle& cycle = vm.cycles.back();
+  vm.looked = after;
+  // A glance is paid for by the cycle after it, which lasts the longer.
+  const auto cost_of_glance = [&] { return cycle.scanning + faults(cycle.written); };
+  if (cycle.glance) vm.owed -= cost_of_glance();
   cycle.scanning += after - before;
   cycle.written = std::max(cycle.written, reading.unique);
+  if (cycle.glance) vm.owed += cost_of_glance();
   cycle.vcpus = reading.vcpus;
   if (!cycle.first) {
     cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};
@@ -461,10 +498,6 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
   if (!cycle.whole) {
     vm.due = cycle.began + *next;
     return;
-  }
-  if (cycle.glance) {
-    // Paid for by the cycle after them, which lasts the longer.
-    vm.owed += cycle.scanning + faults(cycle.written);
   }
   cycle.length = bounded(cycle.length, cost(cycle));
   vm.due = std::max(after, cycle.began + cycle.length);

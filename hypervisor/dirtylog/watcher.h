@@ -133,6 +133,7 @@ class Watcher {
     std::vector<double> gathered_heat;
     Microseconds gathered_for{0};  // in so much time
     SweepFinder sweep;
+    MonotonicTime looked{0};  // at the log, last
     std::string why = "its log is not open yet";
     bool hopeless = false;
     bool settles = false;         // it has just come, and its log is not open yet
@@ -186,6 +187,8 @@ class Watcher {
   void work(const std::string& uuid, Vm& vm);
   void work_on_log(const std::string& uuid, Vm& vm);
   Status begin_cycle(Vm& vm);
+  Status begin_next_cycle(Vm& vm);
+  Status look_once_more(Vm& vm);
   Status take_point(Vm& vm);
   void add_point(Vm& vm, const LogReading& reading, MonotonicTime before, MonotonicTime after);
   static void join(Vm& vm, const LogReading& seen, const DirtyPoint& point);

@@ -220,13 +220,14 @@ TEST_F(WatcherTest, ALookAnewCutsACycleShortAndGlancesSomeTimes) {
   ASSERT_EQ(cycles().size(), 2U);
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755});
   ASSERT_EQ(cycles().size(), 3U);
-  EXPECT_EQ(walls_ms(cycles()[1]).back(), 10'000) << "what it had seen stays";
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 15'000)
+      << "what it had seen stays, and is seen to its end";
   run(milliseconds{250});
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1505}) << "somebody else asks meanwhile";
   run(milliseconds{1505});
   ASSERT_EQ(cycles().size(), 6U);
   for (std::size_t i = 2; i < 5; ++i) {
-    EXPECT_EQ(walls_ms(cycles()[i]), (std::vector<int>{50, 100, 200})) << "a glance";
+    EXPECT_EQ(walls_ms(cycles()[i]), (std::vector<int>{50, 100, 200, 235})) << "a glance";
   }
   EXPECT_EQ(walls_ms(cycles()[5]).back(), 1000);
   // No two at the same moment of a beat of 100 ms, which most of these looks are multiples of.
@@ -298,7 +299,40 @@ TEST_F(WatcherTest, OneThatIsCutShortAtOnceIsNotTheFirst) {
   EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755}) << "its log is open, and saw nothing yet";
   run(seconds{6});
   EXPECT_EQ(walls_ms(cycles()[0]).back(), 3000) << "what came before the pause stays as it was";
-  EXPECT_EQ(walls_ms(cycles()[1]).back(), 3 * 200 + 5000) << "three glances and a cycle";
+  EXPECT_EQ(walls_ms(cycles()[1]).back(), 3 * 235 + 5000) << "three glances and a cycle";
+}
+
+/// A sweep again: what it comes to between a cycle's last look and the next arming counts.
+TEST_F(WatcherTest, NothingIsMissedBetweenTheLastLookAndTheNextArming) {
+  vms_["a"].sweeps_over = 1200;
+  watcher_.watch("a");
+  run(milliseconds{4600});
+  ASSERT_EQ(walls_ms(cycles()[0]).back(), 3000) << "the next look is due after 5 s";
+  EXPECT_EQ(watcher_.look_anew("a"), milliseconds{1755});
+  const DirtyPoint last = cycles()[0].points.back();
+  EXPECT_EQ(last.wall, milliseconds{4600});
+  EXPECT_NEAR(static_cast<double>(last.unique.count) / 4096, 460, 1);
+  run(milliseconds{3 * 235 + 3000});
+  const DirtyCycle first = cycles()[0];
+  EXPECT_EQ(walls_ms(first).back(), 4600 + 3 * 235 + 3000);
+  for (const auto& point : first.points) {
+    // Up to it every page is a new one.
+    EXPECT_NEAR(static_cast<double>(point.unique.count) / 4096,
+                static_cast<double>(point.wall.count()) / 10'000, 5)
+        << point.wall.count();
+  }
+}
+
+TEST_F(WatcherTest, WhatIsSeenLastIsPaidForToo) {
+  // 1 GB after its last look, paid for after 30 s; but by then there are 3.
+  vms_["a"].rate = 100e6;
+  vms_["a"].wws = mebibytes(4096);
+  watcher_.watch("a");
+  run(seconds{100});
+  EXPECT_EQ(vms_["a"].armed, 1);
+  EXPECT_LE(watcher_.report("a")->cost_fraction, 0.0101);
+  run(seconds{40});
+  EXPECT_EQ(vms_["a"].armed, 2) << "4 GiB took 1.26 s of its time";
 }
 
 TEST_F(WatcherTest, LatePointsAreTakenOnce) {
