@@ -37,6 +37,8 @@ PAGE = 4096
 VCPU_SHARE = 0.25
 #: A scheduler moves a VM that has been where it is for a while: so long it is watched before each move.
 WATCHED_S = 5.0
+#: After a VM's arrival, until its memory is looked at.
+OPENS_S = 2.0
 #: No program has a longer one. What is done when a line has come is in step with the program that wrote it: all cycles of the log began when
 #: MigTest's burst was just over, and none had a part of one, as rounds do.
 BEAT_S = 2.0
@@ -80,7 +82,8 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str, aside
     """`aside`: 0 to 1, of BEAT_S: it begins so much later."""
     cluster.lab("rate", rate)
     vm = running.vms[-1]
-    settled = time.time() + aside * BEAT_S
+    # Who asks for a profile before it can tell enough has an agent read the VM's memory for nothing.
+    settled = max(time.time(), running.settled + OPENS_S + WATCHED_S) + aside * BEAT_S
     wait_until(lambda: time.time() >= settled, "the program's own beat is left", period_s=0.01)
     wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
