@@ -11,7 +11,7 @@
 namespace mare::policy {
 namespace {
 
-constexpr std::size_t kFewestCycles = 4;
+constexpr std::size_t kFewestCycles = 3;
 constexpr double kNewest_s = 20;  // a clock that is off by 1% is off by 0.2 s then
 constexpr double kFresh_s = 1;
 // Shorter ones are in most rounds anyway; and what is as short may be twice a shorter one.
@@ -29,8 +29,8 @@ constexpr double kFewestBytes = 4e6;  // smaller bursts are not worth it
 constexpr double kLeastOff = kMostOff;
 // A beat is taken for one when it is off by less than this share of what a guess without it is off
 // by, and by so much at most for each cycle.
-constexpr double kBeatClearlyLess = 0.5;
-constexpr double kMostOffOnAverage = 1.5;
+constexpr double kBeatClearlyLess = 0.4;
+constexpr double kMostOffOnAverage = 2;
 // The grid of periods is so fine that the oldest cycle is off by this share of one; and so many
 // moments of each.
 constexpr double kDrift = 0.05;

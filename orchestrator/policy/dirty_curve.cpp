@@ -45,6 +45,8 @@ constexpr double kMomentOfWaiting = 0.12;  // s of wall time
 constexpr double kWaitingBytes = 0.5e6;
 // A guest that sleeps while it waits has no such share: then all its progress is taken for work.
 constexpr double kLeastWaiting = 0.01;
+// Between two looks, s of wall time: shorter ones tell no rate, as reading takes some of it.
+constexpr double kLongEnoughToTell = 0.09;
 // Smaller ones are none: of what is beyond the last look.
 constexpr double kNoSlope = 1e-9;
 constexpr double kNoFall = 1e-9;
@@ -263,12 +265,44 @@ double waiting_share(const std::vector<CycleCurve>& cycles) {
   return share < kLeastWaiting ? 0 : share;
 }
 
+/// Bytes a second that the guest writes while it does nothing else: the most that was seen.
+double quickest_writing(const std::vector<CycleCurve>& cycles) {
+  double out = 0;
+  for (const auto& cycle : cycles) {
+    CycleCurve::Look before;
+    for (const auto& look : cycle.looks) {
+      const double took = look.wall - before.wall;
+      if (took >= kLongEnoughToTell) out = std::max(out, (look.unique - before.unique) / took);
+      before = look;
+    }
+  }
+  return out;
+}
+
+/// CPU time that was work by each look of a cycle. Who writes does not wait meanwhile: of the time
+/// between two looks so much is work as the quickest writing explains, and beside it what is more
+/// than waiting takes.
+std::vector<double> work_until(const CycleCurve& cycle, double waiting, double quickest) {
+  std::vector<double> out;
+  double work = 0;
+  CycleCurve::Look before;
+  for (const auto& look : cycle.looks) {
+    const double took = look.wall - before.wall;
+    const double least = quickest > 0 ? (look.unique - before.unique) / quickest : 0;
+    const double waited = waiting * std::max(0.0, took - least);
+    work += std::max(0.0, look.progress - before.progress - waited);
+    out.push_back(work);
+    before = look;
+  }
+  return out;
+}
+
 /// What is not waiting, of all of them together. 0: it can't be told.
-double work_share_of(const std::vector<CycleCurve>& cycles, double waiting) {
+double work_share_of(const std::vector<CycleCurve>& cycles, double waiting, double quickest) {
   double work = 0;
   double wall = 0;
   for (const auto& cycle : cycles) {
-    work += std::max(0.0, cycle.looks.back().progress - waiting * cycle.wall);
+    work += work_until(cycle, waiting, quickest).back();
     wall += cycle.wall;
   }
   return waiting > 0 && wall > 0 ? work / wall : 0;
@@ -563,17 +597,15 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
   std::vector<double> shares;
   for (const auto& cycle : cycles) shares.push_back(cycle.share);
   const double waiting = waiting_share(cycles);
-  const double work_share = work_share_of(cycles, waiting);
+  const double quickest = quickest_writing(cycles);
+  const double work_share = work_share_of(cycles, waiting, quickest);
   std::vector<DirtyCurve> out;
   for (const auto& cycle : cycles) {
     DirtyCurve& curve = out.emplace_back(continued(cycle, all, middle), median(shares), total);
     curve.work_share_ = work_share;
-    curve.waiting_share_ = waiting;
-    Pace before;
-    for (const auto& look : cycle.looks) {
-      const double work = std::max(before.work, look.progress - waiting * look.wall);
-      before = {look.x, look.wall, work};
-      curve.paces_.push_back(before);
+    const auto work = work_until(cycle, waiting, quickest);
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      curve.paces_.push_back({cycle.looks[i].x, cycle.looks[i].wall, work[i]});
     }
   }
   return out;
@@ -582,10 +614,6 @@ std::vector<DirtyCurve> DirtyCurve::each(const MemoryProfile& profile) {
 double DirtyCurve::bytes_held(double wall_s, double awake, double first_write_s) const {
   if (!told_apart()) return bytes(awake * wall_s);
   if (!(awake > 0)) return 0;
-  // What waits wants a CPU, too (it asks again and again, a kernel counts its ticks), and gets no
-  // more than the work. A MigTest whose waiting took 0.17 of a CPU, of 0.005 that it had at 99%,
-  // wrote 0.6 to 1.9 MB a second of bursts that took 0.03 s of a CPU for 8.7 MB.
-  awake = std::max(awake - waiting_share_, awake / 2);
   const bool late = work_share_ > awake;
   double done = 0;  // wall time
   Pace before;

@@ -80,7 +80,6 @@ class DirtyCurve {
   void find_wws();
 
   MonotoneCurve curve_;
-  double waiting_share_ = 0;  // vCPU seconds a second of wall time in which it does no work
   std::vector<Pace> paces_;
   double work_share_ = 0;  // 0: not known
   // An end of the range crosses the middle nowhere, though curves through ordered knots may cross.

@@ -227,7 +227,9 @@ class Rounds {
   void wait_for_sweep();
   double until_next_look(double wanted);
   double written_since_look();
-  double written_by_beat() const;
+  double written_by(const Beat& beat) const;
+  std::optional<Beat> held_beat() const;
+  double first_write_s() const;
   bool has_beat() const { return in_.beats != nullptr && !in_.beats->empty(); }
   const Beat& beat() const { return in_.beats->at(in_.seed % in_.beats->size()); }
   bool drawn() const { return in_.cycles != nullptr && !in_.cycles->empty(); }
@@ -280,18 +282,39 @@ class Rounds {
 
 /// By where in its beat it is; and no less than it writes in any glance. (Of a window as long as
 /// this one few were seen, and none that had a burst's end and the next one's beginning.)
-double Rounds::written_by_beat() const {
+double Rounds::written_by(const Beat& beat) const {
   const double glance = since_look_ * std::min(1.0, kGlance / std::max(1e-6, now_ - looked_));
   double least = in_.low != nullptr ? in_.low->bytes(glance) : 0;
   if (drawn()) {
     least = curve_.total_bytes();
     for (const auto& cycle : *in_.cycles) least = std::min(least, cycle.bytes(glance));
   }
-  return std::max(least, beat().written(in_.beats_from_s + looked_, in_.beats_from_s + now_));
+  return std::max(least, beat.written(in_.beats_from_s + looked_, in_.beats_from_s + now_));
+}
+
+/// A throttle makes its bursts longer: each by what it is of work, at what is left of its CPUs.
+/// None: one is not over when the next one begins, so that no beat is left.
+std::optional<Beat> Rounds::held_beat() const {
+  if (!has_beat()) return std::nullopt;
+  Beat out = beat();
+  if (!(throttle_ > 0)) return out;
+  if (!told_apart()) return held_back() ? std::nullopt : std::optional(out);
+  const double work_s =
+      in_.cycles->front().work_share() * out.period_s + first_write_s() * out.bytes;
+  const double lasts_s = std::max(out.burst_s, work_s / std::max(awake(), 1e-9));
+  if (lasts_s >= out.period_s) return std::nullopt;
+  out.fill_s *= lasts_s / out.burst_s;
+  out.burst_s = lasts_s;
+  return out;
+}
+
+/// CPU time, for each byte of a page that is written for the first time since a look.
+double Rounds::first_write_s() const {
+  return in_.emulated ? costs_.emulated_first_write_s / costs_.page_bytes : 0;
 }
 
 double Rounds::written_since_look() {
-  if (has_beat() && !held_back()) return written_by_beat();
+  if (const auto beat = held_beat()) return written_by(*beat);
   if (!drawn()) return curve_.bytes(since_look_);
   const DirtyCurve& cycle = in_.cycles->at(rng_.next() % in_.cycles->size());
   if (!(throttle_ > 0) || !cycle.told_apart()) {
@@ -299,9 +322,8 @@ double Rounds::written_since_look() {
   }
   const bool late = awake() < cycle.work_share();
   if (late && rng_.next() % kLooksForNothing == 0) return 0;
-  const double first_write_s = in_.emulated ? costs_.emulated_first_write_s / costs_.page_bytes : 0;
   return cycle.bytes_held(in_.longer_windows * wall_since_look_ * (1 - in_.slowdown), awake(),
-                          first_write_s);
+                          first_write_s());
 }
 
 /// Auto-converge's timer: it looks when nobody else did since its last tick, but not in round 0.

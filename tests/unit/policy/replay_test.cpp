@@ -286,6 +286,50 @@ TEST(Replay, AThrottleTakesFirstWhatAGuestWaits) {
   EXPECT_GT(held_at_first, 40) << "nor does that end it";
 }
 
+TEST(Replay, AThrottledGuestKeepsItsBeatUntilItIsLate) {
+  // 24.5 MB each 2 s, sent in 2 s, in 40 ms of CPU time: with a twentieth of one there is still
+  // time for that.
+  MemoryProfile profile;
+  profile.total = Bytes{200'000'000};
+  for (const double burst : {0.3, 0.02, 0.55, 2.1, 1.35, 1.85}) {  // once it was late
+    DirtyCycle cycle;
+    for (const double wall : {0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0}) {
+      const bool met = wall > burst;
+      cycle.points.push_back(
+          {micro(wall), micro(0.1 * wall + (met ? 0.03 : 0)), Bytes{met ? 24'600'000U : 100'000U}});
+    }
+    profile.cycles.push_back(cycle);
+  }
+  const DirtyCurve curve = DirtyCurve::from(profile);
+  const auto cycles = DirtyCurve::each(profile);
+  ASSERT_TRUE(!cycles.empty() && cycles.front().told_apart());
+  ReplayInput in = input(curve, Strategy::Throttled);
+  in.link_rate = 12e6;
+  in.downtime_limit_s = 0.05;
+  in.cycles = &cycles;
+  in.sending.throttle_initial_percent = 20;
+  in.sending.throttle_step_percent = 10;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<Beat> beats{{2, 0.1, 0.1, 24.5e6, 0.1 * static_cast<double>(seed)}};
+    in.beats = &beats;
+    in.seed = seed;
+    const Replay out = replay(in);
+    EXPECT_TRUE(out.converges) << seed;
+    EXPECT_GT(out.rounds.back().throttle, 0.9) << seed;
+    for (const auto& round : out.rounds) {
+      if (round.throttle > 0 && round.throttle < 0.85) {
+        EXPECT_NEAR(round.duration_s, 2, 0.3) << seed << ' ' << round.throttle;
+      }
+    }
+  }
+  in.beats = nullptr;
+  int sooner = 0;
+  for (in.seed = 1; in.seed <= 20; ++in.seed) {
+    sooner += replay(in).rounds.back().throttle < 0.9 ? 1 : 0;
+  }
+  EXPECT_GT(sooner, 5) << "by windows drawn one by one, chance ends it";
+}
+
 TEST(Replay, LimitsOfTheRateAreSetInWholeSteps) {
   const DirtyCurve idle = writer(0, 0, 200 * kMega);
   ReplayInput in = input(idle);
@@ -712,6 +756,14 @@ RC_GTEST_PROP(Replay, NeverBelowTheWireLimit, (std::uint64_t seed)) {
   }
 }
 
+/// Rounds that leave now a little more, now a little less: which one of them is the last is chance.
+bool hovers(const Replay& replay) {
+  for (std::size_t i = 1; i < replay.rounds.size(); ++i) {
+    if (replay.rounds[i].left_bytes > replay.rounds[i - 1].left_bytes) return true;
+  }
+  return false;
+}
+
 // A round more makes the total longer and the downtime shorter: the total is monotone only up to
 // the downtime limit's worth of it.
 RC_GTEST_PROP(Replay, GrowsWithMemoryAndWwsAndFallsWithTheRate, (std::uint64_t seed)) {
@@ -731,9 +783,9 @@ RC_GTEST_PROP(Replay, GrowsWithMemoryAndWwsAndFallsWithTheRate, (std::uint64_t s
     busier.rate *= 1.3;  // as many rewrites a second of a larger set
     Case faster = c;
     faster.link *= 1.3;
-    if (!out.converges) continue;
+    if (!out.converges || hovers(out)) continue;
     for (const auto& [more, name] : {std::pair{run(larger), "memory"}, {run(busier), "wws"}}) {
-      if (more.converges) RC_ASSERT(more.total_time_s >= out.total_time_s - slack);
+      if (more.converges && !hovers(more)) RC_ASSERT(more.total_time_s >= out.total_time_s - slack);
     }
     const Replay quick = run(faster);
     RC_ASSERT(quick.converges);
