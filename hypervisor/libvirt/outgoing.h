@@ -172,6 +172,7 @@ class Outgoing {
   static void draw_back(Shared& shared, Job& job, virDomainPtr domain);
   static void finish(Shared& shared, Job& job, OutgoingPhase phase, const std::string& error);
   void sample(const JobPtr& job);
+  bool needs_no_close_look(const Job& job) const;
   std::optional<Chores> next_chores(const JobPtr& job);
   void end_if_broken(Job& job);
   void do_chores(Job& job, virDomainPtr domain, const Chores& chores);

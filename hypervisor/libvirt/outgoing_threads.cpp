@@ -23,6 +23,9 @@ bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
 namespace {
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
+// One that is far from its end has nothing to steer, and QEMU answers on the thread that its guest
+// waits for; where a round begins an event tells.
+constexpr auto kSampleFarEvery = std::chrono::milliseconds{160};
 constexpr auto kAtOnce = std::chrono::milliseconds{2};
 // libvirt's job begins before the destination's QEMU does: seconds, on a host that is busy. Longer
 // than that, and no longer, as it may be by a way on which nothing is to be seen.
@@ -233,10 +236,21 @@ void Outgoing::finish(Shared& shared, Job& job, OutgoingPhase phase, const std::
 
 // --- the sampler
 
+/// Under the mutex.
+bool Outgoing::needs_no_close_look(const Job& job) const {
+  const bool asked = job.cancel || job.stop || job.post_copy || job.switched || job.paused;
+  if (asked || job.holding || !job.connected) return false;
+  const Strategy strategy = job.ticket.sending.strategy;
+  const bool steered = strategy != Strategy::PreCopy && strategy != Strategy::Throttled &&
+                       strategy != Strategy::StopAndCopy;
+  return !steered && is_far_from_end(job.status.remaining, BytesPerSecond{link_});
+}
+
 std::optional<Outgoing::Chores> Outgoing::next_chores(const JobPtr& job) {
   std::unique_lock lock(shared_->mutex);
+  auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      needs_no_close_look(*job) ? kSampleFarEvery : kSampleEvery);
   // A guest that sweeps over its memory in 1.5 s has gone far in 40 ms.
-  auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(kSampleEvery);
   if (job->switch_at && !job->post_copy) {
     wait =
         std::clamp<std::chrono::nanoseconds>(*job->switch_at - shared_->clock.now(), kAtOnce, wait);

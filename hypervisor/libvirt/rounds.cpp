@@ -16,6 +16,7 @@ constexpr Microseconds kLongEnough{500'000};
 // Between rounds the log is looked at: that alone makes a rate look a little lower.
 constexpr double kMuchSlower = 0.8;
 constexpr double kSteps = 10;
+constexpr Seconds kNearEnd{0.5};
 // QEMU sends what a tenth of a second has room for at once, and then waits: rounds are to be longer
 // than that, and longer than a program rests between two steps.
 constexpr Microseconds kHeldRound{500'000};
@@ -104,6 +105,10 @@ bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microsec
   const auto rest = static_cast<double>((rounds.back().remaining + rounds.back().sent).count);
   if (rest <= 0 || sent_for.count() <= 0) return false;
   return rest * sent_for <= static_cast<double>(transferred.count) * Seconds{limit};
+}
+
+bool is_far_from_end(Bytes remaining, BytesPerSecond link) {
+  return link.value > 0 && static_cast<double>(remaining.count) > link.value * kNearEnd.count();
 }
 
 std::optional<BytesPerSecond> holding_pace(const std::vector<Round>& rounds) {

@@ -51,6 +51,9 @@ class RoundKeeper {
 /// rate so far: after its first round, and with a sample of the one that runs.
 bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
                    Milliseconds limit);
+/// Whether what is left takes the link half a second and more. False where it is not known what
+/// that carries.
+bool is_far_from_end(Bytes remaining, BytesPerSecond link);
 /// How fast one that holds its switch sends the round that runs, of which a sample has told what is
 /// left: so that it takes half a second. Then the next one finds what the guest wrote in such a
 /// time, and sends it as fast as it writes; at a rate beyond that rounds grow shorter until one

@@ -187,6 +187,13 @@ TEST(CouldBeLast, AfterTheFirstRoundIfTheRestFitsAtTheRateSoFar) {
   EXPECT_FALSE(asked(Bytes{10'000}, 2000, 199));
 }
 
+TEST(FarFromEnd, IsWhatTakesTheLinkHalfASecond) {
+  EXPECT_TRUE(is_far_from_end(Bytes{60'000'000}, BytesPerSecond{110e6}));
+  EXPECT_FALSE(is_far_from_end(Bytes{50'000'000}, BytesPerSecond{110e6}));
+  EXPECT_FALSE(is_far_from_end(Bytes{0}, BytesPerSecond{110e6}));
+  EXPECT_FALSE(is_far_from_end(Bytes{60'000'000}, BytesPerSecond{0})) << "nobody measured it";
+}
+
 TEST(HoldingPace, GivesARoundHalfASecond) {
   RoundKeeper keeper;
   EXPECT_FALSE(holding_pace(keeper.rounds()).has_value()) << "nothing is known";
