@@ -13,30 +13,31 @@ ThreadPool::~ThreadPool() {
     stopping_ = true;
   }
   more_.notify_all();
+  more_urgent_.notify_all();
   for (auto& thread : threads_) thread.join();
 }
 
 void ThreadPool::run(const std::string& lane, std::function<void()> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    Lane& into = lanes_[lane];
-    into.waiting.push_back(std::move(work));
-    if (into.running < per_lane_) {
-      ++into.running;
-      make_ready(lane);
-    }
-  }
-  more_.notify_all();  // not every thread may take it
+  const std::lock_guard lock(mutex_);
+  Lane& into = lanes_[lane];
+  into.waiting.push_back(std::move(work));
+  if (into.running >= per_lane_) return;
+  ++into.running;
+  make_ready(lane);
 }
 
 void ThreadPool::make_ready(const std::string& lane) {
-  (engine::is_urgent(lane) ? urgent_ : ready_).push_back(lane);
+  const bool urgent = engine::is_urgent(lane);
+  (urgent ? urgent_ : ready_).push_back(lane);
+  more_.notify_one();
+  if (urgent) more_urgent_.notify_one();
 }
 
 void ThreadPool::work(bool only_urgent) {
   std::unique_lock lock(mutex_);
+  auto& more = only_urgent ? more_urgent_ : more_;
   while (true) {
-    more_.wait(lock, [&] { return stopping_ || may_take(only_urgent); });
+    more.wait(lock, [&] { return stopping_ || may_take(only_urgent); });
     if (stopping_) return;
     auto& from = urgent_.empty() ? ready_ : urgent_;
     const std::string name = std::move(from.front());
@@ -51,7 +52,6 @@ void ThreadPool::work(bool only_urgent) {
     // This call's place goes to the next one in its lane, at the end of the line for the threads.
     if (static_cast<int>(lane.waiting.size()) >= lane.running) {
       make_ready(name);
-      more_.notify_all();
     } else if (--lane.running == 0 && lane.waiting.empty()) {
       lanes_.erase(name);
     }

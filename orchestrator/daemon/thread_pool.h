@@ -36,11 +36,15 @@ class ThreadPool final : public engine::Executor {
   bool may_take(bool only_urgent) const {
     return !urgent_.empty() || (!only_urgent && !ready_.empty());
   }
+  /// And wakes who may take it.
   void make_ready(const std::string& lane);
 
   const int per_lane_;
   std::mutex mutex_;
+  // A call wakes one thread of each kind that may take it: with a hundred that wait, to wake all of
+  // them for each is more work than most calls are.
   std::condition_variable more_;
+  std::condition_variable more_urgent_;  // for those that take nothing else
   std::map<std::string, Lane> lanes_;
   // A lane's name once for each of its calls that may start.
   std::deque<std::string> urgent_;

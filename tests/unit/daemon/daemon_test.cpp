@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -223,6 +224,27 @@ TEST(ThreadPoolTest, WhatIsNotUrgentLeavesTheThreadsOfWhatIs) {
     ran.wait();
     EXPECT_LE(hanging.load(), 1);
     hang.open();
+  }
+}
+
+TEST(ThreadPoolTest, ACallWakesNoCrowd) {
+  constexpr int kCalls = 200;
+  ThreadPool pool(60, 3, 30);
+  const auto switches = [] {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    return used.ru_nvcsw;
+  };
+  const auto call = [&pool](const std::string& lane) {
+    Gate ran;
+    pool.run(lane, [&ran] { ran.open(); });
+    ran.wait();
+  };
+  for (const auto* lane : {"guest/1", "beat/h1"}) {
+    for (int i = 0; i < 100; ++i) call(lane);  // all of them have begun, and wait
+    const auto before = switches();
+    for (int i = 0; i < kCalls; ++i) call(lane);
+    EXPECT_LT(switches() - before, 12 * kCalls) << lane << ": 90 threads would be woken by each";
   }
 }
 
