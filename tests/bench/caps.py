@@ -14,6 +14,8 @@ import pathlib
 import threading
 from typing import Any
 
+from emulators import Emulators
+
 GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
 #: Of cgroups, the most that there is; a thread that is in none has 1024, with nice -5 three times as much.
 WEIGHT = 262144
@@ -30,7 +32,7 @@ class Caps:
         self.share = share
         self.why_not = "" if (GROUPS / "cpu.cfs_quota_us").exists() or (GROUPS / "tasks").exists() else \
             f"no cpu controller of cgroup version 1 in {GROUPS}"
-        self._known: set[int] = set()
+        self._emulators = Emulators()
         self._groups: dict[int, pathlib.Path] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -59,37 +61,11 @@ class Caps:
             self._look()
 
     def _look(self) -> None:
-        for process in self._emulators():
-            try:
-                threads = list((process / "task").iterdir())
-            except OSError:
-                continue  # it ended
-            for thread in threads:
-                tid = int(thread.name)
-                if tid not in self._known and self._is_vcpu(thread):
-                    self._cap(tid)
-        for tid in [tid for tid in self._groups if not pathlib.Path(f"/proc/{tid}").exists()]:
-            self._known.discard(tid)
+        there = {vcpu.tid for vcpu in self._emulators.vcpus()}
+        for tid in there - self._groups.keys():
+            self._cap(tid)
+        for tid in self._groups.keys() - there:
             self._remove(self._groups.pop(tid))
-
-    @staticmethod
-    def _emulators() -> list[pathlib.Path]:
-        found = []
-        for process in pathlib.Path("/proc").iterdir():
-            if process.name.isdigit():
-                try:
-                    if (process / "comm").read_text().startswith("qemu-system"):
-                        found.append(process)
-                except OSError:
-                    pass
-        return found
-
-    @staticmethod
-    def _is_vcpu(thread: pathlib.Path) -> bool:
-        try:
-            return (thread / "comm").read_text().startswith("CPU ")
-        except OSError:
-            return False
 
     def _cap(self, tid: int) -> None:
         group = GROUPS / f"mare-bench-{os.getpid()}-{tid}"
@@ -100,7 +76,6 @@ class Caps:
         if self._write(group / "cpu.shares", str(WEIGHT)) and self._write(group / "cpu.cfs_period_us", str(PERIOD_US)) and \
                 self._write(group / "cpu.cfs_quota_us", str(int(PERIOD_US * self.share))) and \
                 self._write(group / "tasks", str(tid)):
-            self._known.add(tid)
             self._groups[tid] = group
             self._pin(tid, GUEST_CORES)
 

@@ -88,7 +88,7 @@ def one_move(cluster: Cluster, running: Running, rate: str, strategy: str, aside
     wait_until(lambda: watched_s(cluster, vm, running.settled) >= WATCHED_S, f"{vm} is watched where it is now")
     source = cluster.host_of(vm)
     machine, begun = calm.Watch(), time.time()
-    guess = ExpectedDowntime(cluster, source, vm)
+    guess = ExpectedDowntime(cluster.virsh_command(source, "-q"), vm)
     with guess if strategy == "pre-copy" else contextlib.nullcontext():
         operation = cluster.submit("POST", f"vms/{vm}/migrations", {
             "destination": cluster.another_host(source), "strategy": strategy, "time_limit_s": TIME_LIMIT_S})

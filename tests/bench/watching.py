@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import re
+import subprocess
 import threading
 import time
-from typing import Callable
+from typing import Sequence
 
-from lib.cluster import Cluster
+from emulators import PROC, Emulators, Vcpu, starts_with
 
-PROC = pathlib.Path("/proc")
 UNITS_S = {"ms": 0.001, "s": 1.0}
 
 
@@ -41,38 +41,47 @@ def expected_downtime_s(told: str) -> float | None:
 
 
 class ExpectedDowntime(Watch):
-    """`expected-downtime` of QEMU as it was last told before the VM went: what an operator would see who looks."""
+    """`expected-downtime` of QEMU as it was last told before the VM went: what an operator would see who looks.
 
-    def __init__(self, cluster: Cluster, host: str, vm: str, period_s: float = 0.3) -> None:
+    By one virsh for all looks: each new one takes 60 ms of a CPU, which a mover wants.
+    """
+
+    def __init__(self, virsh: Sequence[str], vm: str, period_s: float = 0.3) -> None:
         super().__init__(period_s)
         self.last_s: float | None = None
-        self._ask: Callable[[], str] = lambda: cluster.virsh(host, "domjobinfo", vm)
+        self._vm = vm
+        self._shell = subprocess.Popen(virsh, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> "ExpectedDowntime":
+        self._reader.start()
         self._thread.start()
         return self
 
-    def _look(self) -> None:
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        assert self._shell.stdin
         try:
-            seen = expected_downtime_s(self._ask())
-        except AssertionError:
-            return  # it is not there any more
-        if seen is not None:
-            self.last_s = seen
-
-
-def vcpus_of(uuid: str, proc: pathlib.Path = PROC) -> list[pathlib.Path]:
-    """The virtual CPUs' threads of all emulators of a VM."""
-    found = []
-    for process in proc.iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            if uuid.encode() in (process / "cmdline").read_bytes():
-                found += [one for one in (process / "task").iterdir() if (one / "comm").read_text().startswith("CPU ")]
+            self._shell.stdin.close()
         except OSError:
-            continue  # it ended
-    return found
+            pass  # it has ended already, with a command that it did not read
+        self._shell.wait()
+        self._reader.join()
+
+    def _look(self) -> None:
+        assert self._shell.stdin
+        try:
+            self._shell.stdin.write(f"domjobinfo {self._vm}\n")
+            self._shell.stdin.flush()
+        except OSError:
+            self._stop.set()  # what was told last holds
+
+    def _read(self) -> None:
+        assert self._shell.stdout
+        for line in self._shell.stdout:
+            seen = expected_downtime_s(line)
+            if seen is not None:
+                self.last_s = seen
 
 
 class PageStalls(Watch):
@@ -88,8 +97,9 @@ class PageStalls(Watch):
     def __init__(self, uuid: str, period_s: float = 0.004, proc: pathlib.Path = PROC) -> None:
         super().__init__(period_s)
         self.seconds = 0.0
-        self._uuid, self._proc = uuid, proc
-        self._vcpus: list[pathlib.Path] = []
+        self._proc = str(proc)
+        self._emulators = Emulators(uuid, proc)
+        self._vcpus: list[Vcpu] = []
         self._searched = 0.0
         self._looked = time.monotonic()
 
@@ -101,15 +111,11 @@ class PageStalls(Watch):
         now = time.monotonic()
         since, self._looked = now - self._looked, now
         if now - self._searched > self.SEARCH_S:
-            self._searched, self._vcpus = now, vcpus_of(self._uuid, self._proc)
+            self._searched, self._vcpus = now, self._emulators.vcpus(now)
         waits = [self._waits(one) for one in self._vcpus]
         # A move has two emulators, of which one has nothing to wait for.
-        count = len(waits) // max(1, len({one.parent.parent for one in self._vcpus})) or 1
+        count = len(waits) // max(1, len({one.pid for one in self._vcpus})) or 1
         self.seconds += since * sum(waits) / count
 
-    @staticmethod
-    def _waits(vcpu: pathlib.Path) -> bool:
-        try:
-            return (vcpu / "wchan").read_text() == "handle_userfault"
-        except OSError:
-            return False
+    def _waits(self, vcpu: Vcpu) -> bool:
+        return starts_with(f"{self._proc}/{vcpu.pid}/task/{vcpu.tid}/wchan", b"handle_userfault")

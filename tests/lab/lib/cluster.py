@@ -148,8 +148,11 @@ class Cluster:
 
     # --- what is really there -----------------------------------------------------------------------
 
+    def virsh_command(self, host: str, *words: str) -> list[str]:
+        return ["virsh", "-c", self._uris[host], *words]
+
     def virsh(self, host: str, *words: str) -> str:
-        done = subprocess.run(["virsh", "-c", self._uris[host], *words], capture_output=True, text=True, timeout=60,
+        done = subprocess.run(self.virsh_command(host, *words), capture_output=True, text=True, timeout=60,
                               check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise AssertionError(f"virsh {' '.join(words)} on {host}: {done.stderr.strip()}")
