@@ -458,12 +458,11 @@ void Watcher::add_point(Vm& vm, const LogReading& reading, MonotonicTime before,
                         MonotonicTime after) {
   Cycle& cycle = vm.cycles.back();
   vm.looked = after;
+  const Bytes written = std::max(cycle.written, reading.unique);
   // A glance is paid for by the cycle after it, which lasts the longer.
-  const auto cost_of_glance = [&] { return cycle.scanning + faults(cycle.written); };
-  if (cycle.glance) vm.owed -= cost_of_glance();
+  if (cycle.glance) vm.owed += (after - before) + faults(written) - faults(cycle.written);
   cycle.scanning += after - before;
-  cycle.written = std::max(cycle.written, reading.unique);
-  if (cycle.glance) vm.owed += cost_of_glance();
+  cycle.written = written;
   cycle.vcpus = reading.vcpus;
   if (!cycle.first) {
     cycle.first = LogReading{{}, reading.progress, reading.waited, {}, {}};

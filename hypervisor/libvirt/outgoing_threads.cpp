@@ -241,9 +241,9 @@ bool Outgoing::needs_no_close_look(const Job& job) const {
   const bool asked = job.cancel || job.stop || job.post_copy || job.switched || job.paused;
   if (asked || job.holding || !job.connected) return false;
   const Strategy strategy = job.ticket.sending.strategy;
-  const bool steered = strategy != Strategy::PreCopy && strategy != Strategy::Throttled &&
-                       strategy != Strategy::StopAndCopy;
-  return !steered && is_far_from_end(job.status.remaining, BytesPerSecond{link_});
+  const bool left_alone = strategy == Strategy::PreCopy || strategy == Strategy::Throttled ||
+                          strategy == Strategy::StopAndCopy;
+  return left_alone && is_far_from_end(job.status.remaining, BytesPerSecond{link_});
 }
 
 std::optional<Outgoing::Chores> Outgoing::next_chores(const JobPtr& job) {

@@ -1,6 +1,6 @@
 """QEMU's processes of this machine and their virtual CPUs' threads, looked for again and again at next to no cost.
 
-Who looks at all of /proc twenty times a second takes a tenth of a CPU that a mover wants. What has been there for a while does not
+To read all of /proc twenty times a second took 7% of a CPU that a mover wants. What has been there for a while does not
 become an emulator any more, nor a thread of one a virtual CPU: so it is not looked at again.
 """
 

@@ -49,11 +49,11 @@ class ExpectedDowntime(Watch):
     def __init__(self, virsh: Sequence[str], vm: str, period_s: float = 0.3) -> None:
         super().__init__(period_s)
         self.last_s: float | None = None
-        self._vm = vm
-        self._shell = subprocess.Popen(virsh, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._virsh, self._vm = virsh, vm
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def __enter__(self) -> "ExpectedDowntime":
+        self._shell = subprocess.Popen(self._virsh, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self._reader.start()
         self._thread.start()
         return self

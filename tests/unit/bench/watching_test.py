@@ -63,6 +63,7 @@ class WatchingTest(unittest.TestCase):
                  "    if line == 'domjobinfo vm-1\\n' and number < 3: print(f'Expected downtime: {100 * number}  ms', flush=True)\n"
                  "    else: sys.exit('error: failed to get domain')\n")
         guess = watching.ExpectedDowntime([sys.executable, "-c", shell], "vm-1", 0.01)
+        self.assertFalse(hasattr(guess, "_shell"), "nobody looks yet, and perhaps nobody will")
         with guess:
             wait_until(lambda: guess._shell.poll() is not None, "the shell has ended", period_s=0.01)  # noqa: SLF001
         self.assertEqual(guess.last_s, 0.2)
