@@ -231,7 +231,7 @@ class Program(unittest.TestCase):
         self.assertEqual(page.read_text(), "no marks")
 
     def test_the_page_of_the_docs_has_the_place(self) -> None:
-        text = (paths.ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+        text = (paths.ROOT / "docs" / "performance-results.md").read_text(encoding="utf-8")
         self.assertIsNotNone(tables.placed(text, ""))
         done = self.run_table()
         self.assertEqual(done.returncode, 0, "all results that are kept can be told")
