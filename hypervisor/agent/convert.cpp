@@ -232,6 +232,7 @@ pb::Sending to_wire(const Sending& value) {
   out.set_rate_max_bytes_per_s(value.rate_max.value);
   out.set_rate_gain(value.rate_gain);
   out.set_allow_post_copy(value.allow_post_copy);
+  out.set_limit_rises_early(value.limit_rises_early);
   if (value.downtime_limit) out.set_downtime_limit_ms(value.downtime_limit->count());
   if (value.later_downtime_limit) {
     out.set_later_downtime_limit_ms(value.later_downtime_limit->count());
@@ -262,6 +263,7 @@ Result<Sending> from_wire(const pb::Sending& value) {
   out.rate_max = BytesPerSecond{value.rate_max_bytes_per_s()};
   out.rate_gain = value.rate_gain();
   out.allow_post_copy = value.allow_post_copy();
+  out.limit_rises_early = value.limit_rises_early();
   if (value.has_downtime_limit_ms()) out.downtime_limit = Milliseconds{value.downtime_limit_ms()};
   if (value.has_later_downtime_limit_ms()) {
     out.later_downtime_limit = Milliseconds{value.later_downtime_limit_ms()};

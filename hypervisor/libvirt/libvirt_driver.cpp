@@ -489,10 +489,7 @@ class LibvirtDriver final : public Driver {
     auto seen = look_at(domain->get(), false);
     if (!seen) return seen.error();
     if (!seen->sending || seen->post_copy != PostCopy::None) return ok_status();
-    // One that an earlier agent began: what its own limits were is not known. The rate first, or it
-    // would switch at that at which it held.
-    if (is_kept_from_switching(domain->get())) set_rate(domain->get(), kNoLimit);
-    if (set_downtime(domain->get(), kUsualDowntime)) return ok_status();
+    if (allow_switch(domain->get())) return ok_status();
     return last_error("the migration of '" + vm.id.value + "' can't be let go");
   }
 

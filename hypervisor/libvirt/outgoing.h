@@ -25,19 +25,18 @@
 #include "hypervisor/libvirt/sweep_pace.h"
 #include "hypervisor/libvirt/switch_notice.h"
 #include "hypervisor/rate_control.h"
+#include "orchestrator/model/hovering_rounds.h"
 
 namespace mare::libvirt {
 
 /// QEMU's own limit of downtime, where a ticket gives none.
 constexpr Milliseconds kUsualDowntime{300};
 
-/// It stops for its last round when that would take less.
-bool set_downtime(virDomainPtr domain, Milliseconds limit);
 /// Of sending, from now on.
 bool set_rate(virDomainPtr domain, BytesPerSecond rate);
 constexpr BytesPerSecond kNoLimit{1e12};
-/// Whether what it is sent with keeps it from its switch, as an agent said that is gone.
-bool is_kept_from_switching(virDomainPtr domain);
+/// One that an agent that is gone began may switch; what its own limits were is not known.
+bool allow_switch(virDomainPtr domain);
 
 class Outgoing {
  public:
@@ -113,10 +112,13 @@ class Outgoing {
     bool broken = false;                 // in post-copy, and the call came back without an end
     bool starved = false;  // so says the domain; the call may still wait for the other side
     bool look_now = false;
-    bool post_copy = false;                    // wanted, as soon as libvirt takes it
-    bool switched = false;                     // libvirt took it
-    bool stop = false;                         // the VM is to stand still for the rest
-    std::optional<Milliseconds> limit;         // of its downtime: the last one that was set
+    bool post_copy = false;             // wanted, as soon as libvirt takes it
+    bool switched = false;              // libvirt took it
+    bool stop = false;                  // the VM is to stand still for the rest
+    std::optional<Milliseconds> limit;  // of its downtime: the last one that was set
+    HoveringRounds hovering;
+    std::size_t hovering_seen = 0;  // rounds that it was told of
+    bool limit_rises = false;
     bool holding = false;                      // it is not to switch before it is released
     std::optional<MonotonicTime> holds_since;  // when it could have, and holds
     bool released = false;
@@ -181,6 +183,7 @@ class Outgoing {
   void watch_link(Job& job, virDomainPtr domain);
   void bound_queues(Job& job);
   void follow_limit(Job& job, virDomainPtr domain);
+  static void follow_hovering(Job& job, Milliseconds later);
   void hold(Job& job, virDomainPtr domain);
   void control_rate(Job& job, virDomainPtr domain);
   bool follow_sweep(Job& job, virDomainPtr domain);

@@ -10,17 +10,23 @@
 
 namespace mare::libvirt {
 
-bool set_downtime(virDomainPtr domain, Milliseconds limit) {
-  const auto least = std::max<Milliseconds::rep>(1, limit.count());
-  return virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(least), 0) == 0;
-}
-
 bool set_rate(virDomainPtr domain, BytesPerSecond rate) {
   const auto mebibytes = static_cast<unsigned long>(mebibytes_per_s(rate));
   return virDomainMigrateSetMaxSpeed(domain, mebibytes, 0) == 0;
 }
 
 namespace {
+
+/// It stops for its last round when that would take less.
+bool set_downtime(virDomainPtr domain, Milliseconds limit) {
+  const auto least = std::max<Milliseconds::rep>(1, limit.count());
+  return virDomainMigrateSetMaxDowntime(domain, static_cast<unsigned long long>(least), 0) == 0;
+}
+
+bool has_downtime(virDomainPtr domain, Milliseconds limit) {
+  unsigned long long told = 0;
+  return virDomainMigrateGetMaxDowntime(domain, &told, 0) == 0 && Milliseconds{told} == limit;
+}
 
 constexpr auto kSampleEvery = std::chrono::milliseconds{40};
 // One that is far from its end has nothing to steer, and QEMU answers on the thread that its guest
@@ -98,10 +104,10 @@ Status migrate(virDomainPtr domain, const MigrationTicket& ticket, const Route& 
 
 }  // namespace
 
-bool is_kept_from_switching(virDomainPtr domain) {
-  unsigned long long limit = 0;
-  return virDomainMigrateGetMaxDowntime(domain, &limit, 0) == 0 &&
-         Milliseconds{limit} == kNeverDowntime;
+bool allow_switch(virDomainPtr domain) {
+  // The rate first, or it would switch at that at which it held.
+  if (has_downtime(domain, kNeverDowntime)) set_rate(domain, kNoLimit);
+  return set_downtime(domain, kUsualDowntime);
 }
 
 // --- the caller
@@ -418,6 +424,19 @@ bool Outgoing::take_sample(Job& job, virDomainPtr domain) {
   return true;
 }
 
+/// Rounds that hover above the limit that was chosen may fit into the longer one.
+void Outgoing::follow_hovering(Job& job, Milliseconds later) {
+  const auto& rounds = job.rounds.rounds();
+  if (rounds.size() < 2 || rounds.size() == job.hovering_seen) return;
+  if (rounds.back().remaining.count == 0) return;  // no sample of it yet
+  const auto fits = fits_into(later, job.ticket, rounds, job.status.transferred);
+  if (!fits) return;
+  job.hovering_seen = rounds.size();
+  const Bytes marked = rounds.back().remaining + rounds.back().sent;
+  job.limit_rises =
+      job.hovering.limit_rises(static_cast<double>(marked.count), static_cast<double>(fits->count));
+}
+
 /// A limit of the downtime that was chosen, and that its rounds hang above, gives way. And one that
 /// goes by the rate that it was told is less on a link that has become slower.
 void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
@@ -428,12 +447,18 @@ void Outgoing::follow_limit(Job& job, virDomainPtr domain) {
     if (job.holding || job.paused || (job.ticket.holds_switch && job.released)) return;
     const auto& rounds = job.rounds.rounds();
     const Sending& sending = job.ticket.sending;
-    limit = downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime);
     // What throttles or limits its rounds says nothing of the last one.
     const bool at_full_rate = sending.strategy == Strategy::PreCopy && !job.ticket.bandwidth_limit;
     const auto seen = at_full_rate ? recent_rate(rounds) : std::nullopt;
-    if (sending.switchover_bandwidth && seen) {
-      limit = limit_on_slower_link(limit, *sending.switchover_bandwidth, *seen);
+    const auto on_this_link = [&](Milliseconds asked) {
+      if (!sending.switchover_bandwidth || !seen) return asked;
+      return limit_on_slower_link(asked, *sending.switchover_bandwidth, *seen);
+    };
+    limit = on_this_link(downtime_limit_of(job.ticket, rounds.size(), kUsualDowntime));
+    if (sending.limit_rises_early && sending.later_downtime_limit) {
+      const Milliseconds later = on_this_link(*sending.later_downtime_limit);
+      follow_hovering(job, later);
+      if (job.limit_rises) limit = later;
     }
     if (limit == job.limit.value_or(downtime_limit_of(job.ticket, 0, kUsualDowntime))) return;
   }

@@ -124,6 +124,20 @@ Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds
   return risen_limit(first, ticket.sending.later_downtime_limit.value_or(first), whole);
 }
 
+std::optional<Bytes> fits_into(Milliseconds limit, const MigrationTicket& ticket,
+                               const std::vector<Round>& rounds, Bytes transferred) {
+  double rate = 0;
+  if (const auto& told = ticket.sending.switchover_bandwidth) {
+    rate = told->value;
+  } else if (!rounds.empty()) {
+    const Seconds sent_for =
+        rounds.back().started + rounds.back().duration - rounds.front().started;
+    if (sent_for.count() > 0) rate = static_cast<double>(transferred.count) / sent_for.count();
+  }
+  if (!(rate > 0)) return std::nullopt;
+  return Bytes{static_cast<std::uint64_t>(rate * Seconds{limit}.count())};
+}
+
 std::optional<BytesPerSecond> recent_rate(const std::vector<Round>& rounds) {
   Microseconds took{0};
   Bytes sent;

@@ -63,6 +63,10 @@ std::optional<BytesPerSecond> holding_pace(const std::vector<Round>& rounds);
 /// hang above, gives way step by step.
 Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds,
                                Milliseconds usual);
+/// What goes into a stop of that limit: at the rate that it was told, or else at that so far. None
+/// while nothing was sent.
+std::optional<Bytes> fits_into(Milliseconds limit, const MigrationTicket& ticket,
+                               const std::vector<Round>& rounds, Bytes transferred);
 /// At what rate the newest rounds were sent, those of the last second or so. None until the rounds
 /// after the first took half a second: the first one looks through memory that is not sent.
 std::optional<BytesPerSecond> recent_rate(const std::vector<Round>& rounds);

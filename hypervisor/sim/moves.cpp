@@ -219,10 +219,12 @@ void World::end_round(Move& move) {
   add_round(move, dirtied);
   const Sending& sending = move.ticket.sending;
   Milliseconds limit = move.ticket.downtime_limit.value_or(migration.downtime_limit);
+  const double on_wire = dirtied * wire_share(move);
   if (const auto& later = sending.later_downtime_limit) {
     limit = risen_limit(limit, *later, static_cast<int>(move.rounds.size()));
+    const double room = move.rate * std::chrono::duration<double>(*later).count();
+    if (sending.limit_rises_early && move.hovering.limit_rises(on_wire, room)) limit = *later;
   }
-  const double on_wire = dirtied * wire_share(move);
   const bool fits = on_wire <= move.rate * std::chrono::duration<double>(limit).count();
   const int rounds = static_cast<int>(move.rounds.size());
   const bool ends = fits || rounds >= migration.max_rounds;

@@ -15,6 +15,7 @@
 #include "hypervisor/guest_port.h"
 #include "hypervisor/rate_control.h"
 #include "hypervisor/sim/sim_cluster.h"
+#include "orchestrator/model/hovering_rounds.h"
 
 namespace mare::sim {
 
@@ -196,10 +197,11 @@ struct Move {
   double round_size = 0;
   double dirty_rate = 0;
   std::optional<RateController> rates;  // RateControlled
-  double pages = 0;                     // post-copy: what comes after this stage
-  std::string trouble;                  // why it is broken
-  Time hold_until{0};                   // Holding, Closing, HandingOver: until then
-  std::optional<Time> holds_since;      // the first time
+  HoveringRounds hovering;
+  double pages = 0;                 // post-copy: what comes after this stage
+  std::string trouble;              // why it is broken
+  Time hold_until{0};               // Holding, Closing, HandingOver: until then
+  std::optional<Time> holds_since;  // the first time
   std::optional<Time> breaks_at;
   std::optional<BrokenSwitch> switch_breaks;
   std::optional<Time> paused;

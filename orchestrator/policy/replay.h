@@ -54,7 +54,10 @@ struct HypervisorCosts {
   // are written all the time more often than not: hardly any in the rounds of a sweep that a link
   // just carried; the times of 320 moves come out best with 0.88 to 0.92.
   double written_again = 0.9;
-  double look_s = 0.01;             // a round with nothing to send takes so long, for its look
+  double look_s = 0.01;  // a round with nothing to send takes so long, for its look
+  // A downtime limit that is told on the way counts from QEMU's next window of 100 ms on: half of
+  // that, half of the agent's 40 ms between two looks, and a slice.
+  double limit_told_s = 0.1;
   double default_downtime_s = 0.3;  // where the policy states no limit, all in all
   // Bytes/s that go into zstd -1, for each channel with a CPU, and what unpacking takes below, of a
   // host of which nothing else is known: with_host_of() has them for its own CPUs, and for what

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "orchestrator/core/rng.h"
+#include "orchestrator/model/hovering_rounds.h"
 #include "orchestrator/policy/crowding.h"
 #include "orchestrator/policy/replay.h"
 #include "orchestrator/policy/statistics.h"
@@ -102,7 +103,9 @@ class Rounds {
     return asked > 0 ? std::min(limit_, asked) : limit_;
   }
   double marked() const { return cold_ + hot_; }
-  double limit_share() const { return later_limit_share(static_cast<int>(out_.rounds.size())); }
+  double limit_share() const {
+    return told_ ? 1 : later_limit_share(static_cast<int>(out_.rounds.size()));
+  }
   bool limit_rises() const { return in_.later_downtime_limit_s && limit_share() < 1; }
   double downtime_limit_s() const {
     const double most = in_.later_downtime_limit_s.value_or(in_.downtime_limit_s);
@@ -203,10 +206,9 @@ class Rounds {
   bool rate_is_told() const { return in_.sending.switchover_bandwidth.has_value(); }
   /// Memory below which QEMU stops, by the rate that it was told or else sees: it takes compressed
   /// bytes a second for pages a second.
-  double threshold() const {
-    const double rate =
-        rate_is_told() ? in_.sending.switchover_bandwidth->value : hot_wire_ / hot_s(rate_);
-    return rate * downtime_limit_s();
+  double threshold() const { return rate_of_stop() * downtime_limit_s(); }
+  double rate_of_stop() const {
+    return rate_is_told() ? in_.sending.switchover_bandwidth->value : hot_wire_ / hot_s(rate_);
   }
 
   void round();
@@ -236,6 +238,7 @@ class Rounds {
   /// Its work from its waiting for a clock; then a throttle takes the waiting first.
   bool told_apart() const { return drawn() && in_.cycles->front().told_apart(); }
   bool ends_by_now(double seen);
+  void follow_hovering();
 
   const ReplayInput& in_;
   const HypervisorCosts& costs_;
@@ -276,6 +279,8 @@ class Rounds {
   double alike_since_ = 0;
   double unsure_ = 0;   // of what was written since the last look, bytes (1 deviation)
   bool asked_ = false;  // for the switch to post-copy
+  HoveringRounds hovering_;
+  bool told_ = false;   // in this round, the longer limit
   double goes_on_ = 1;  // the probability that none of its rounds so far was the last
   SeededRng rng_;
 };
@@ -481,7 +486,7 @@ void Rounds::round() {
   const double least = looks_slow ? costs_.rate_window_s + costs_.iterate_s / 2 : costs_.iterate_s;
   const double wanted = std::min(std::max(least, down_to_threshold + costs_.iterate_s / 2),
                                  std::max(costs_.look_s, open * per_byte));
-  double duration = until_next_look(wanted);
+  double duration = until_next_look(told_ ? costs_.limit_told_s : wanted);
   const bool limited = in_.time_limit_s && now_ + duration >= *in_.time_limit_s;
   if (limited) duration = std::max(0.0, *in_.time_limit_s - now_);
   send_for(duration);
@@ -502,9 +507,8 @@ void Rounds::round() {
     // what its channels took at its start, when the look before had emptied them. (Moves
     // with limits of 100, 150 and 150 ms had 5, 34 and 37 ms of pages left, as if it were all of
     // that; four with 200 ms sent 1.4 to 2.3 MB in the stop, as if it were less.)
-    leave(std::max(seen / 2, seen - costs_.below_threshold * rate_ * costs_.iterate_s) -
-              in_channels / 2,
-          in_channels);
+    const double below = std::min(seen / 2, costs_.below_threshold * rate_ * costs_.iterate_s);
+    leave(told_ ? seen : seen - below - in_channels / 2, in_channels);
     stop_and_send_rest();
     return;
   }
@@ -520,8 +524,15 @@ void Rounds::round() {
     }
   }
   control_rate(duration);
+  follow_hovering();
   if (!steady(before, rate_before, throttle_before, duration)) return;
   go_on_for_ever();
+}
+
+/// As the agent does it: where rounds hover, the longer limit is told to each that fits into it.
+void Rounds::follow_hovering() {
+  if (!in_.sending.limit_rises_early || !in_.later_downtime_limit_s) return;
+  told_ = hovering_.limit_rises(marked(), rate_of_stop() * *in_.later_downtime_limit_s);
 }
 
 /// Until somebody ends it: as the limit's action says, at its time; without one (for the figures)

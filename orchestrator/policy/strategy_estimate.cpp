@@ -289,16 +289,21 @@ std::vector<Sending> knobs(const Situation& situation, Strategy strategy) {
       out.push_back(out[i]);
       out.back().downtime_limit = limit;
       out.back().later_downtime_limit = most;
+      out.back().limit_rises_early = true;
     }
   }
   return out;
 }
 
-/// Whether it ends by its first limit also if the guest writes as much as it may, over a link as
-/// slow as it may be.
+/// Whether it ends by its first limit, or soon after that has risen early, also if the guest writes
+/// as much as it may, over a link as slow as it may be.
 bool ends_surely(const Situation& situation, const Sending& sending) {
   ReplayInput in = replay_input(situation, situation.high, sending);
   in.link_rate *= 1 - 2 * kLinkDeviation;
+  const Replay risen = replay(in, situation.costs);
+  // With the stop.
+  const auto rounds = static_cast<int>(risen.rounds.size());
+  if (risen.converges && !risen.cancelled && rounds <= kRoundsWithFirstLimit + 1) return true;
   in.later_downtime_limit_s.reset();
   const Replay out = replay(in, situation.costs);
   return out.converges && !out.cancelled;

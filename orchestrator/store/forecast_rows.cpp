@@ -298,7 +298,8 @@ std::string sending_text(const Sending& sending) {
            {"rate_min_bytes_per_s", sending.rate_min.value},
            {"rate_max_bytes_per_s", sending.rate_max.value},
            {"rate_gain", sending.rate_gain},
-           {"allow_post_copy", sending.allow_post_copy}};
+           {"allow_post_copy", sending.allow_post_copy},
+           {"limit_rises_early", sending.limit_rises_early}};
   if (sending.downtime_limit) out["downtime_limit_ms"] = sending.downtime_limit->count();
   if (sending.later_downtime_limit) {
     out["later_downtime_limit_ms"] = sending.later_downtime_limit->count();
@@ -330,6 +331,7 @@ Sending sending_from(const std::string& text) {
   out.rate_max.value = number_or(from, "rate_max_bytes_per_s", out.rate_max.value);
   out.rate_gain = number_or(from, "rate_gain", out.rate_gain);
   out.allow_post_copy = flag_or(from, "allow_post_copy", false);
+  out.limit_rises_early = flag_or(from, "limit_rises_early", false);
   const auto downtime = number_or<std::int64_t>(from, "downtime_limit_ms", 0);
   if (downtime > 0) out.downtime_limit = Milliseconds{downtime};
   const auto later = number_or<std::int64_t>(from, "later_downtime_limit_ms", 0);

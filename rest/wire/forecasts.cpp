@@ -84,6 +84,7 @@ Json to_json(const Sending& sending) {
        or_null(sending.later_downtime_limit, [](Milliseconds limit) { return limit.count(); })},
       {"switchover_bandwidth_bytes_per_s",
        or_null(sending.switchover_bandwidth, [](BytesPerSecond rate) { return rate.value; })},
+      {"limit_rises_early", sending.limit_rises_early},
       {"sweep_switch", sweep_switch_json(sending.sweep_switch)}};
 }
 

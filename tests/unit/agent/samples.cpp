@@ -77,7 +77,8 @@ Sending full_sending() {
           {{true, Microseconds{1'500'000}},
            {Milliseconds{7}, Milliseconds{0}},
            0.375,
-           Milliseconds{4321}}};
+           Milliseconds{4321}},
+          true};
 }
 
 MigrationTicket full_ticket() {
@@ -203,12 +204,13 @@ bool same(const VmStatistics& a, const VmStatistics& b) {
 
 bool same(const Sending& a, const Sending& b) {
   const auto& [strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
-               later, switchover, sweep] = a;
+               later, switchover, sweep, whole] = a;
   return std::tie(strategy, channels, initial, step, rounds, min, max, gain, post_copy, downtime,
-                  later, switchover, sweep) ==
+                  later, switchover, sweep, whole) ==
          std::tie(b.strategy, b.channels, b.throttle_initial_percent, b.throttle_step_percent,
                   b.pre_copy_rounds, b.rate_min, b.rate_max, b.rate_gain, b.allow_post_copy,
-                  b.downtime_limit, b.later_downtime_limit, b.switchover_bandwidth, b.sweep_switch);
+                  b.downtime_limit, b.later_downtime_limit, b.switchover_bandwidth, b.sweep_switch,
+                  b.limit_rises_early);
 }
 
 bool same(const MigrationTicket& a, const MigrationTicket& b) {

@@ -225,6 +225,20 @@ TEST(DowntimeLimit, AChosenOneGivesWayAfterSomeRounds) {
   EXPECT_EQ(after(1000), milliseconds{100});
 }
 
+TEST(FitsInto, GoesByTheRateThatWasToldOrElseByThatSoFar) {
+  MigrationTicket ticket;
+  RoundKeeper keeper;
+  const auto fits = [&](std::uint64_t transferred) {
+    return fits_into(milliseconds{200}, ticket, keeper.rounds(), Bytes{transferred});
+  };
+  EXPECT_EQ(fits(0), std::nullopt) << "nothing was sent";
+  keeper.add(at(1, 1000, 10'000'000, 4'000'000));
+  keeper.add(at(2, 2000, 20'000'000, 4'000'000));
+  EXPECT_EQ(fits(20'000'000), Bytes{2'000'000});
+  ticket.sending.switchover_bandwidth = BytesPerSecond{11e6};
+  EXPECT_EQ(fits(20'000'000), Bytes{2'200'000});
+}
+
 Round round_of(int ms, std::uint64_t sent) {
   Round out;
   out.duration = milliseconds{ms};

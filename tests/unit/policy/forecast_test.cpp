@@ -151,6 +151,16 @@ TEST(Forecast, SoIsOneThatWritesInJerks) {
   expect_open_only_near_the_link(said);
 }
 
+TEST(Forecast, AShorterLimitThanThePolicysRisesEarly) {
+  ForecastInput calm = input(1 * kMega, 4 * kMega);
+  offer_only(calm, {Strategy::PreCopy});
+  const Verdict shorter = forecast(calm);
+  ASSERT_TRUE(shorter.sending.later_downtime_limit);
+  EXPECT_TRUE(shorter.sending.limit_rises_early);
+  offer_only(calm, {Strategy::PostCopy});
+  EXPECT_FALSE(forecast(calm).sending.limit_rises_early) << "it has none";
+}
+
 TEST(Forecast, TellsHowFastTheLastRoundWillGoWhereThatIsTaken) {
   ForecastInput calm = input(1 * kMega, 4 * kMega);
   offer_only(calm, {Strategy::PreCopy});

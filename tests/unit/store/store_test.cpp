@@ -410,7 +410,9 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
                        true,
                        Milliseconds{45},
                        Milliseconds{290},
-                       BytesPerSecond{3.5e6}};
+                       BytesPerSecond{3.5e6},
+                       {},
+                       true};
   migration.rounds = {{0, Microseconds{1}, Microseconds{2}, Bytes{3}, Bytes{4}, 5.5},
                       {1, Microseconds{6}, Microseconds{7}, Bytes{8}, Bytes{9}, 10.25}};
   migration.transferred = Bytes{99};
@@ -447,6 +449,7 @@ TEST_F(StoreTest, EveryFieldOfAMigrationComesBack) {
     EXPECT_EQ(row->sending.rate_max, BytesPerSecond{2.5e6});
     EXPECT_DOUBLE_EQ(row->sending.rate_gain, 0.75);
     EXPECT_TRUE(row->sending.allow_post_copy);
+    EXPECT_TRUE(row->sending.limit_rises_early);
     EXPECT_EQ(row->sending.downtime_limit, Milliseconds{45});
     EXPECT_EQ(row->sending.later_downtime_limit, Milliseconds{290});
     EXPECT_EQ(row->sending.switchover_bandwidth, BytesPerSecond{3.5e6});
