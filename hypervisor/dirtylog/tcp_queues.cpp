@@ -125,7 +125,10 @@ Result<int> TcpQueues::each_new(const std::function<Status(int socket)>& set,
     auto socket = process_.take(number);
     if (!socket && socket.error().code == Code::NotFound) continue;  // closed meanwhile
     if (!socket) return socket.error();
-    if (!is_tcp(socket->get())) continue;
+    if (!is_tcp(socket->get())) {
+      seen_.insert(name);  // and will be none: an inode is not given again so soon
+      continue;
+    }
     if (listening && option_of(socket->get(), SO_ACCEPTCONN) != 0) {
       if (auto done = listening(socket->get()); !done) return done.error();
     }

@@ -82,7 +82,7 @@ class TcpQueues {
   Result<int> each_new(const std::function<Status(int socket)>& set,
                        const std::function<Status(int socket)>& listening = {});
   Process process_;
-  std::set<std::string> seen_;  // "socket:[inode]"
+  std::set<std::string> seen_;  // "socket:[inode]", also of those that are not TCP
 };
 
 }  // namespace mare::dirtylog

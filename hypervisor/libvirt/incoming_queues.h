@@ -35,15 +35,23 @@ class IncomingQueues {
   IncomingQueues& operator=(const IncomingQueues&) = delete;
 
   /// Until it has come or is not expected any more, and once more then; or did not begin to come
-  /// within 10 min. It fills the link with so many connections.
-  void expect(const VmKey& vm, int connections, dirtylog::Reader reader);
+  /// within 10 min. It fills the link with so many connections; `more` may come when it is to run
+  /// here before its pages do (post-copy).
+  void expect(const VmKey& vm, int connections, dirtylog::Reader reader, bool more);
 
  private:
   struct Coming {
     VmKey vm;
     int connections = 1;
     dirtylog::Reader reader = dirtylog::Reader::Copies;
+    bool more = false;
     MonotonicTime since{0};
+    int bounded = 0;
+    /// Channels that unpack come beside one of the VM's own.
+    bool all_there() const {
+      const int all = connections + (reader == dirtylog::Reader::Unpacks ? 1 : 0);
+      return !more && bounded >= all;
+    }
     std::optional<dirtylog::TcpQueues> queues;
   };
   void look_after_them();

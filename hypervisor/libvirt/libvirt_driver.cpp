@@ -104,7 +104,7 @@ class LibvirtDriver final : public Driver {
     if (auto loaded = arrivals_.load(); !loaded) return loaded;
     // How they come is not kept: one connection that copies has the widest bound.
     for (const auto& arrival : arrivals_.all_expected()) {
-      incoming_queues_.expect(arrival.key, 1, dirtylog::Reader::Copies);
+      incoming_queues_.expect(arrival.key, 1, dirtylog::Reader::Copies, true);
     }
     if (auto leased = lease_.open(); !leased) return leased;
     clear_unpacked(options_.state_dir + "/unpacked");
@@ -391,9 +391,11 @@ class LibvirtDriver final : public Driver {
     if (again && known->expected) return endpoint;
     auto begun = consoles_.begin(vm.key());
     if (begun) begun = arrivals_.expect(ticket);
-    if (begun)
-      incoming_queues_.expect(vm.key(), connections(ticket.sending), reader_of(ticket.sending));
-    if (begun) return endpoint;
+    if (begun) {
+      incoming_queues_.expect(vm.key(), connections(ticket.sending), reader_of(ticket.sending),
+                              may_post_copy(ticket.sending));
+      return endpoint;
+    }
     admission_.release(vm.uuid);
     return begun.error();
   }

@@ -6,7 +6,7 @@ namespace mare {
 namespace {
 
 // So many in a row. One that rewrites a few pages comes down to them in steps: with two it was
-// stopped 55 ms longer than it would have been some rounds later.
+// stopped, in the replay, for 55 ms more than some rounds later.
 constexpr std::size_t kToTell = 4;
 // Three rounds leave an eighth of what a guest that writes at half of the link's rate has above its
 // limit.

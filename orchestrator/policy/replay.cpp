@@ -192,7 +192,10 @@ Milliseconds hypervisor_downtime_limit(const MovePolicy& policy, const LinkMeasu
   // Less than this no guest that runs at all ever meets. Over a slow link the devices alone take
   // all of the usual limit, which nobody insists on.
   const double least = stated ? std::min(limit, 0.01) : limit / 2;
-  const double told = std::max(least, limit - costs.switch_s - device_s);
+  // Nor is what a slow host adds taken from that: rounds would hover above what is left.
+  const double switch_s =
+      stated ? costs.switch_s : std::min(costs.switch_s, HypervisorCosts{}.switch_s);
+  const double told = std::max(least, limit - switch_s - device_s);
   return std::chrono::duration_cast<Milliseconds>(Seconds{told});
 }
 

@@ -553,6 +553,10 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
 
 HypervisorCosts with_host_of(const MemoryProfile& profile, HypervisorCosts costs) {
   costs.set_up_s = idle_set_up_s(profile, costs);
+  const double start_s = std::chrono::duration<double>(profile.emulator_start).count();
+  costs.switch_s = std::max(costs.switch_s, costs.switch_starts * start_s);
+  costs.post_copy_switch_s =
+      std::max(costs.post_copy_switch_s, costs.post_copy_switch_starts * start_s);
   // The channels copy as well.
   const auto and_copies = [&costs](BytesPerSecond rate) {
     return 1 / (1 / rate.value + 1 / costs.copy_rate);

@@ -42,6 +42,7 @@ class IncomingQueuesTest : public testing::Test {
               return getpid();
             },
             [this](const std::string&) {
+              ++asked_;
               if (!expected_) ++refused_;
               return expected_.load();
             },
@@ -74,12 +75,13 @@ class IncomingQueuesTest : public testing::Test {
   std::atomic<bool> expected_ = true;
   std::atomic<int> looked_ = 0;
   std::atomic<int> refused_ = 0;
+  std::atomic<int> asked_ = 0;  // once a look
 };
 
 TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) {
   const Fd first = connect();
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks, false);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   EXPECT_NE(buffer_of(first), kBound) << "there is no QEMU yet";
   started_ = true;
@@ -95,7 +97,7 @@ TEST_F(IncomingQueuesTest, ConnectionsAreBoundedWheneverTheyComeUntilItHasCome) 
   expected_ = true;
   looked_ = 0;
   vm_.uuid[0] = '7';
-  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks, false);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 2; }));
   const Fd later = connect();
   looked_ = 0;
@@ -108,14 +110,43 @@ TEST_F(IncomingQueuesTest, OneThatRunsBeforeAnybodyLookedIsStillBounded) {
   started_ = true;
   expected_ = false;
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 1, dirtylog::Reader::Copies);
+  queues.expect(vm_, 1, dirtylog::Reader::Copies, false);
   EXPECT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
   if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
 }
 
+TEST_F(IncomingQueuesTest, WhenAllAreThereItLooksSeldom) {
+  const Fd stream = connect();
+  started_ = true;
+  IncomingQueues queues(host(), clock_, log_);
+  queues.expect(vm_, 1, dirtylog::Reader::Copies, false);
+  ASSERT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
+  if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
+  const int then = asked_;
+  const auto began = clock_.now();
+  ASSERT_TRUE(within_seconds([&] { return asked_ >= then + 4; }));
+  // One of them may have been on its way, or the first.
+  EXPECT_GE(clock_.now() - began, std::chrono::milliseconds{1000});
+  const Fd anew = connect();
+  EXPECT_TRUE(within_seconds([&] { return buffer_of(anew) == kBound; }))
+      << "it is found all the same";
+}
+
+TEST_F(IncomingQueuesTest, OneThatMayRunHereBeforeItsPagesComeIsLookedAtAllAlong) {
+  const Fd stream = connect();
+  started_ = true;
+  IncomingQueues queues(host(), clock_, log_);
+  queues.expect(vm_, 1, dirtylog::Reader::Copies, true);
+  ASSERT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
+  if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
+  const int then = asked_;
+  EXPECT_TRUE(within_seconds([&] { return asked_ >= then + 25; }))
+      << "20 of them at most, if seldom";
+}
+
 TEST_F(IncomingQueuesTest, EndsWhileOneIsExpected) {
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 2, dirtylog::Reader::Unpacks);
+  queues.expect(vm_, 2, dirtylog::Reader::Unpacks, false);
   ASSERT_TRUE(within_seconds([this] { return looked_ > 0; }));
 }
 

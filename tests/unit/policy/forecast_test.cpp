@@ -151,6 +151,25 @@ TEST(Forecast, SoIsOneThatWritesInJerks) {
   expect_open_only_near_the_link(said);
 }
 
+TEST(Forecast, WhereAnEmulatorStartsSlowlyASwitchIsSlow) {
+  const auto downtime = [](Strategy strategy, Microseconds start) {
+    ForecastInput in = input(1 * kMega, 4 * kMega);
+    in.policy.downtime_limit.reset();
+    in.profile.emulator_start = start;
+    offer_only(in, {strategy});
+    return of(forecast(in), strategy).downtime_s.model;
+  };
+  for (const auto& [strategy, starts] :
+       {std::pair{Strategy::StopAndCopy, 0.4}, std::pair{Strategy::PostCopy, 0.5}}) {
+    const double untimed = downtime(strategy, Microseconds{0});
+    EXPECT_DOUBLE_EQ(downtime(strategy, Microseconds{40'000}), untimed) << "as quick as any";
+    const double slow = downtime(strategy, Microseconds{160'000});
+    const HypervisorCosts costs;
+    const double usual = strategy == Strategy::PostCopy ? costs.post_copy_switch_s : costs.switch_s;
+    EXPECT_NEAR(slow - untimed, starts * 0.16 - usual, 1e-9);
+  }
+}
+
 TEST(Forecast, AShorterLimitThanThePolicysRisesEarly) {
   ForecastInput calm = input(1 * kMega, 4 * kMega);
   offer_only(calm, {Strategy::PreCopy});
@@ -249,7 +268,9 @@ TEST(Forecast, ASlowEmulatorBeginsLaterBeforeAnythingWasMoved) {
   in.profile.host_cpus = 2;
   const auto begins = [&in](Microseconds start, Strategy strategy = Strategy::StopAndCopy) {
     in.profile.emulator_start = start;
-    return of(forecast(in), strategy).total_time_s.value;
+    const Verdict verdict = forecast(in);
+    const StrategyForecast& said = of(verdict, strategy);
+    return said.total_time_s.value - said.downtime_s.value;
   };
   const double unknown = begins(Microseconds{0});
   const double hundred = begins(Microseconds{100'000});

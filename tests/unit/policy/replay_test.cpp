@@ -701,12 +701,13 @@ TEST(Replay, WithoutALinkThereIsNothing) {
 }
 
 TEST(HypervisorDowntime, LeavesRoomForWhatComesOnTop) {
-  const auto told = [](double goodput, std::optional<Milliseconds> stated) {
+  HypervisorCosts costs;
+  const auto told = [&costs](double goodput, std::optional<Milliseconds> stated) {
     MovePolicy policy;
     policy.downtime_limit = stated;
     LinkMeasurement link;
     link.goodput = BytesPerSecond{goodput};
-    return hypervisor_downtime_limit(policy, link);
+    return hypervisor_downtime_limit(policy, link, costs);
   };
   // 300 ms less 30 for the switch and 40 for the devices.
   EXPECT_EQ(told(10e6, std::nullopt), Milliseconds{230});
@@ -715,6 +716,10 @@ TEST(HypervisorDowntime, LeavesRoomForWhatComesOnTop) {
   // Over a slow link half of the usual limit is left for pages, of a stated one next to nothing.
   EXPECT_EQ(told(1e6, std::nullopt), Milliseconds{150});
   EXPECT_EQ(told(1e6, Milliseconds{300}), Milliseconds{10});
+  // What a slow host's switch takes is taken from what somebody insists on.
+  costs.switch_s = 0.0895;
+  EXPECT_EQ(told(10e6, std::nullopt), Milliseconds{230});
+  EXPECT_EQ(told(10e6, Milliseconds{300}), Milliseconds{170});
 }
 
 }  // namespace
