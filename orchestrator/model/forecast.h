@@ -78,8 +78,8 @@ struct Sending {
   /// those that pause it first.
   std::optional<BytesPerSecond> switchover_bandwidth = {};
   SweepSwitch sweep_switch = {};  // Hybrid
-  /// It rises as soon as rounds hover above the first one and it would end them, and only then
-  /// (hovering_rounds.h); beside that, by rounds.
+  /// The later limit is told as soon as rounds hover above the first one and it would end them
+  /// (hovering_rounds.h), beside its rise by rounds.
   bool limit_rises_early = false;
 };
 /// With the first one, that of all pages.
