@@ -47,12 +47,12 @@ class IncomingQueues {
     bool more = false;
     MonotonicTime since{0};
     int bounded = 0;
+    std::optional<dirtylog::TcpQueues> queues;
     /// Channels that unpack come beside one of the VM's own.
     bool all_there() const {
       const int all = connections + (reader == dirtylog::Reader::Unpacks ? 1 : 0);
       return !more && bounded >= all;
     }
-    std::optional<dirtylog::TcpQueues> queues;
   };
   void look_after_them();
   /// False when there is nothing left to do for it.

@@ -52,8 +52,13 @@ constexpr double kLeastIdle = 0.2;
 constexpr Milliseconds kShorter[] = {Milliseconds{200}, Milliseconds{150}, Milliseconds{100},
                                      Milliseconds{60}, Milliseconds{30}};
 
+/// 0: nobody timed it.
+double emulator_start_s(const MemoryProfile& profile) {
+  return std::chrono::duration<double>(profile.emulator_start).count();
+}
+
 double idle_set_up_s(const MemoryProfile& profile, const HypervisorCosts& costs) {
-  const double start_s = std::chrono::duration<double>(profile.emulator_start).count();
+  const double start_s = emulator_start_s(profile);
   return start_s > 0 ? costs.set_up_starts * start_s : costs.set_up_s;
 }
 
@@ -553,7 +558,7 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
 
 HypervisorCosts with_host_of(const MemoryProfile& profile, HypervisorCosts costs) {
   costs.set_up_s = idle_set_up_s(profile, costs);
-  const double start_s = std::chrono::duration<double>(profile.emulator_start).count();
+  const double start_s = emulator_start_s(profile);
   costs.switch_s = std::max(costs.switch_s, costs.switch_starts * start_s);
   costs.post_copy_switch_s =
       std::max(costs.post_copy_switch_s, costs.post_copy_switch_starts * start_s);

@@ -55,6 +55,14 @@ class IncomingQueuesTest : public testing::Test {
     peers_.emplace_back(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     return out ? std::move(*out) : Fd{};
   }
+  /// Its connection is bounded then, or there was a warning.
+  Fd comes_by_one(IncomingQueues& queues, bool more) {
+    Fd stream = connect();
+    started_ = true;
+    queues.expect(vm_, 1, dirtylog::Reader::Copies, more);
+    EXPECT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
+    return stream;
+  }
   template <typename Condition>
   bool within_seconds(Condition condition) {
     for (int i = 0; i < 1000; ++i) {
@@ -116,11 +124,8 @@ TEST_F(IncomingQueuesTest, OneThatRunsBeforeAnybodyLookedIsStillBounded) {
 }
 
 TEST_F(IncomingQueuesTest, WhenAllAreThereItLooksSeldom) {
-  const Fd stream = connect();
-  started_ = true;
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 1, dirtylog::Reader::Copies, false);
-  ASSERT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
+  const Fd stream = comes_by_one(queues, false);
   if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
   const int then = asked_;
   const auto began = clock_.now();
@@ -133,11 +138,8 @@ TEST_F(IncomingQueuesTest, WhenAllAreThereItLooksSeldom) {
 }
 
 TEST_F(IncomingQueuesTest, OneThatMayRunHereBeforeItsPagesComeIsLookedAtAllAlong) {
-  const Fd stream = connect();
-  started_ = true;
   IncomingQueues queues(host(), clock_, log_);
-  queues.expect(vm_, 1, dirtylog::Reader::Copies, true);
-  ASSERT_TRUE(within_seconds([&] { return buffer_of(stream) == kBound || warned_; }));
+  const Fd stream = comes_by_one(queues, true);
   if (warned_) GTEST_SKIP() << "not without CAP_SYS_PTRACE and CAP_NET_ADMIN";
   const int then = asked_;
   EXPECT_TRUE(within_seconds([&] { return asked_ >= then + 25; }))
