@@ -21,6 +21,15 @@ constexpr Seconds kNearEnd{0.5};
 // than that, and longer than a program rests between two steps.
 constexpr Microseconds kHeldRound{500'000};
 
+/// Bytes a second, as the hypervisor takes it where it was told none. None while nothing was sent.
+std::optional<double> rate_so_far(const std::vector<Round>& rounds, Bytes transferred,
+                                  Microseconds elapsed) {
+  if (rounds.empty() || transferred.count == 0) return std::nullopt;
+  const Seconds sent_for = elapsed - rounds.front().started;
+  if (sent_for.count() <= 0) return std::nullopt;
+  return static_cast<double>(transferred.count) / sent_for.count();
+}
+
 }  // namespace
 
 void RoundKeeper::begin(unsigned long long iteration, Microseconds elapsed, Bytes transferred) {
@@ -101,10 +110,9 @@ void RoundKeeper::close(const End& end) {
 bool could_be_last(const std::vector<Round>& rounds, Bytes transferred, Microseconds elapsed,
                    Milliseconds limit) {
   if (rounds.size() < 2) return false;
-  const Seconds sent_for = elapsed - rounds.front().started;
   const auto rest = static_cast<double>((rounds.back().remaining + rounds.back().sent).count);
-  if (rest <= 0 || sent_for.count() <= 0) return false;
-  return rest * sent_for <= static_cast<double>(transferred.count) * Seconds{limit};
+  const auto rate = rate_so_far(rounds, transferred, elapsed);
+  return rate && rest > 0 && rest <= *rate * Seconds{limit}.count();
 }
 
 bool is_far_from_end(Bytes remaining, BytesPerSecond link) {
@@ -126,16 +134,14 @@ Milliseconds downtime_limit_of(const MigrationTicket& ticket, std::size_t rounds
 
 std::optional<Bytes> fits_into(Milliseconds limit, const MigrationTicket& ticket,
                                const std::vector<Round>& rounds, Bytes transferred) {
-  double rate = 0;
+  std::optional<double> rate;
   if (const auto& told = ticket.sending.switchover_bandwidth) {
     rate = told->value;
   } else if (!rounds.empty()) {
-    const Seconds sent_for =
-        rounds.back().started + rounds.back().duration - rounds.front().started;
-    if (sent_for.count() > 0) rate = static_cast<double>(transferred.count) / sent_for.count();
+    rate = rate_so_far(rounds, transferred, rounds.back().started + rounds.back().duration);
   }
-  if (!(rate > 0)) return std::nullopt;
-  return Bytes{static_cast<std::uint64_t>(rate * Seconds{limit}.count())};
+  if (!rate || !(*rate > 0)) return std::nullopt;
+  return Bytes{static_cast<std::uint64_t>(*rate * Seconds{limit}.count())};
 }
 
 std::optional<BytesPerSecond> recent_rate(const std::vector<Round>& rounds) {

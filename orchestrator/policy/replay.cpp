@@ -117,7 +117,8 @@ PostCopyPhase post_copy(const ReplayInput& input, const HypervisorCosts& costs,
   if (!(speed > 0)) return out;
   // In steps of progress: each takes its own time, and its faults' on top, fewer and fewer as the
   // background stream (its share so far is wall / duration) overtakes them.
-  const double at_rest = 1 - std::min(1.0, input.curve->share() / input.most_share);
+  const double at_work = input.work_share > 0 ? input.work_share : input.curve->share();
+  const double at_rest = 1 - std::min(1.0, at_work / input.most_share);
   const double step = out.duration_s * speed / 2000;
   double wall = 0;
   double late = 0;

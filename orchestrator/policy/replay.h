@@ -108,8 +108,12 @@ struct HypervisorCosts {
   // 14.9, one that swept over 400 MiB twice as fast as the link for 37.4 of 43.7 s.
   double faults_per_page = 0.9;
   // What a guest only reads, its kernel and its programs above all, is not in the log, and missing
-  // where nothing was sent before the switch: an idle one asked for 675 pages in its first moments.
-  double read_bytes = 2.8e6;
+  // where nothing was sent before the switch. It asks for most of it within two seconds: two random
+  // writers of 512 pages a second asked for 1000 a second then, and for 450 to 550 since. (An idle
+  // one asked for 675 pages in its first moments.) Of the added times of 27 post-copy moves over
+  // 100 Mbit/s of six runs the model was 1.25 s short in the median with half of that, at once.
+  double read_bytes = 5.6e6;
+  double read_within_s = 2;
   double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
   double restore_s = 0.3;  // starting a VM from a file, beside reading it
   // Of a guest's progress while pages are sent: the mover's share of the CPUs, and what the log
@@ -146,6 +150,7 @@ struct ReplayInput {
   std::optional<double> hot_compressed_fraction;  // of what was written lately; none: as all
   double sequential = 0;  // of the pages written in a moment: they follow the one before them
   double pause_s = 0;     // the longest that it was seen to write next to nothing in
+  double work_share = 0;  // vCPU s a second that are work, not waiting for a clock; 0: not known
   bool sweeps = false;    // seen to go through the same memory again and again, in order
   /// MemoryProfile's; none: it writes all over its memory.
   const std::vector<double>* heat = nullptr;

@@ -666,7 +666,10 @@ double Rounds::waited_for_pages(const PostCopyPhase& phase) const {
   if (!(phase.duration_s > 0) || !(curve_.share() > 0)) return phase.faulted_s;
   const double in_use = std::max(costs_.page_bytes, in_.total_bytes - in_.zero_bytes);
   const double missing = std::min(1.0, cold_ * (1 - zero_share_) / in_use);
-  const double pages = costs_.read_bytes / costs_.page_bytes * missing;
+  // As it comes to them; what the stream has brought by then it does not wait for.
+  const double within = costs_.read_within_s / phase.duration_s;
+  const double still = within <= 1 ? 1 - within / 2 : 1 / (2 * within);
+  const double pages = costs_.read_bytes / costs_.page_bytes * missing * still;
   const double read_s = std::min(phase.duration_s, pages * fault_time(in_, costs_, in_.link_rate));
   return phase.faulted_s + (1 - phase.faulted_s / phase.duration_s) * read_s;
 }

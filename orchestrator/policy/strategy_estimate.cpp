@@ -125,6 +125,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.hot_compressed_fraction = in.profile.hot_compressed_fraction;
   out.sequential = std::clamp(in.profile.sequential, 0.0, 1.0);
   out.pause_s = situation.pause_s;
+  if (!situation.cycles.empty()) out.work_share = situation.cycles.front().work_share();
   out.sweeps = in.profile.sweep.period.count() > 0;
   out.heat = &in.profile.heat;
   out.emulated = in.profile.emulated;
