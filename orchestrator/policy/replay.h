@@ -108,10 +108,10 @@ struct HypervisorCosts {
   // 14.9, one that swept over 400 MiB twice as fast as the link for 37.4 of 43.7 s.
   double faults_per_page = 0.9;
   // What a guest only reads, its kernel and its programs above all, is not in the log, and missing
-  // where nothing was sent before the switch. It asks for most of it within two seconds: two random
-  // writers of 512 pages a second asked for 1000 a second then, and for 450 to 550 since. (An idle
-  // one asked for 675 pages in its first moments.) Of the added times of 27 post-copy moves over
-  // 100 Mbit/s of six runs the model was 1.25 s short in the median with half of that, at once.
+  // where nothing was sent before the switch. Most of it is asked for within two seconds: a random
+  // writer of 512 pages a second, moved twice, asked for some 900 a second then and for 450 to 550
+  // since. (An idle one asked for 675 in its first moments.) Of the added times of 27 such moves
+  // over 100 Mbit/s of six runs the model was 1.25 s short in the median with half of it at once.
   double read_bytes = 5.6e6;
   double read_within_s = 2;
   double file_rate = 1e9;  // bytes/s of the shared storage, if faster than the link
