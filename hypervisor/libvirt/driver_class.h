@@ -139,7 +139,6 @@ class LibvirtDriver final : public Driver {
   Arrivals arrivals_;
   // Stopped before the others end, but it may hear of VMs until the connection is gone.
   Watching watching_;
-  EmulatorStart emulator_start_;
   dirtylog::LinkSinks sinks_;
   NoticeListener notices_;
   IncomingQueues incoming_queues_;
@@ -150,6 +149,7 @@ class LibvirtDriver final : public Driver {
   Outgoing outgoing_;
   Captures captures_;
   leases::HostLease lease_;
+  EmulatorStart emulator_start_;  // asks the others
 };
 
 }  // namespace mare::libvirt

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -21,20 +24,35 @@ Result<Microseconds> time_start(const std::string& emulator, bool accelerated, c
 
 class EmulatorStart {
  public:
-  EmulatorStart() = default;
+  /// Some are timed when it begins, then one in each of these, at first by the shorter.
+  struct Pace {
+    Milliseconds soon{20'000};
+    Milliseconds later{600'000};
+  };
+
+  EmulatorStart() : EmulatorStart(Pace{}) {}
+  explicit EmulatorStart(Pace pace) : pace_(pace) {}
   /// Waits for a start that is under way.
   ~EmulatorStart();
   EmulatorStart(const EmulatorStart&) = delete;
   EmulatorStart& operator=(const EmulatorStart&) = delete;
 
-  /// Times some of them on a thread of its own; once in its life. Clock and log must outlive it.
-  void begin(const std::string& emulator, bool accelerated, const Clock& clock, Log& log);
+  /// Times some of them on a thread of its own, from the second on only while `moves_nothing`; once
+  /// in its life. Clock, log and what the question is about must outlive it.
+  void begin(const std::string& emulator, bool accelerated, const Clock& clock, Log& log,
+             std::function<bool()> moves_nothing);
   /// The quickest of them: what a host takes that does nothing else. 0: none has ended yet.
   Microseconds quickest() const { return Microseconds{quickest_us_.load()}; }
 
  private:
+  bool waits(Milliseconds span);
+  bool times(const std::string& emulator, bool accelerated, const Clock& clock, Log& log);
+
+  const Pace pace_;
   std::atomic<std::int64_t> quickest_us_ = 0;
-  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // under the mutex
   std::thread thread_;
 };
 

@@ -204,7 +204,9 @@ Status LibvirtDriver::probe() {
   const std::string known = take_text(virConnectGetCapabilities(connection->get()));
   if (known.empty()) return last_read_error("what host '" + options_.host_name + "' can do");
   machinery_.accelerated = accelerated_;
-  emulator_start_.begin(emulator_in(known), accelerated_, clock_, log_);
+  emulator_start_.begin(emulator_in(known), accelerated_, clock_, log_, [this] {
+    return !outgoing_.any_runs() && arrivals_.all_expected().empty();
+  });
   machinery_.zstd = is_linked_with(emulator_in(known), "libzstd.so");
   machinery_.userfaultfd = userfaultfd_is_usable(runs_qemu_as_root(known));
   machinery_.cloning_why = why_no_emulator(connection->get());

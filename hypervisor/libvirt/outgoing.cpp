@@ -197,6 +197,12 @@ bool Outgoing::running(const std::string& uuid) {
   return running_locked(uuid) != nullptr;
 }
 
+bool Outgoing::any_runs() {
+  const std::lock_guard lock(shared_->mutex);
+  return std::any_of(shared_->jobs.begin(), shared_->jobs.end(),
+                     [](const auto& one) { return !one.second->ended; });
+}
+
 bool Outgoing::knows(const std::string& uuid, const OperationId& operation) {
   const std::lock_guard lock(shared_->mutex);
   const auto known = shared_->jobs.find(uuid);

@@ -76,6 +76,7 @@ class Outgoing {
   OutgoingStatus status(const std::string& uuid);
   /// Does a migration that this process began run still?
   bool running(const std::string& uuid);
+  bool any_runs();
   /// Is it of this operation, and known here, running or ended?
   bool knows(const std::string& uuid, const OperationId& operation);
   /// Stops one that this process began, whenever libvirt lets it; false if none runs. In post-copy

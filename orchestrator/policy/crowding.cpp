@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "orchestrator/policy/correction.h"
+#include "orchestrator/policy/statistics.h"
 
 namespace mare::policy {
 namespace {
@@ -18,6 +19,9 @@ constexpr double kMostCrowding = 4;
 // A shorter round tells more of how it began.
 constexpr double kShortestRound_s = 0.3;
 
+// A job's share of a link, or what its waiting takes of the CPUs, is not the same all the time.
+constexpr double kLeastFilled = 0.4;
+constexpr double kMostFilled = 1.1;
 // Busy guests let go of a CPU now and then.
 constexpr double kMostUnfilled = 0.9;
 
@@ -87,6 +91,20 @@ double learn_crowding(const std::vector<PastMove>& past, const HostId& source,
     factor = std::clamp(products / squares, kLeastCrowding, kMostCrowding);
   }
   return factor;
+}
+
+double learn_filled_by_job(const std::vector<PastMove>& past, const JobId& job, BytesPerSecond link,
+                           double crowding) {
+  if (job.value.empty()) return 1;
+  std::vector<double> shares;
+  for (auto move = past.rbegin(); move != past.rend() && shares.size() < kNewestMoves; ++move) {
+    if (!move->unfilled || move->job != job || !may_be_one_link(move->link_goodput, link)) continue;
+    const double said = std::min(kMostUnfilled, crowding * move->usual_unfilled);
+    shares.push_back(std::clamp((1 - *move->unfilled) / (1 - said), kLeastFilled, kMostFilled));
+  }
+  if (shares.empty()) return 1;
+  const double n = static_cast<double>(shares.size());
+  return 1 + n / (n + 1) * (median(shares) - 1);
 }
 
 HypervisorCosts with_crowding(double factor, HypervisorCosts costs) {

@@ -39,6 +39,13 @@ std::optional<double> seen_unfilled_share(const MemoryProfile& profile, BytesPer
 double learn_crowding(const std::vector<PastMove>& past, const HostId& source,
                       const HostId& destination);
 
+/// Of the link's time that live rounds are said to fill, so much they did fill in moves of the same
+/// job over a link as fast: messages of the job take their part of a link, and its ranks' waiting
+/// one of the CPUs. 1 where there were none; one move is believed half, n of them n / (n + 1).
+/// `crowding`: learn_crowding()'s factor.
+double learn_filled_by_job(const std::vector<PastMove>& past, const JobId& job, BytesPerSecond link,
+                           double crowding);
+
 /// With the rate of a mover as that factor has it.
 HypervisorCosts with_crowding(double factor, HypervisorCosts costs);
 

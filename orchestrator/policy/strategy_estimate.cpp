@@ -131,6 +131,7 @@ ReplayInput replay_input(const Situation& situation, const DirtyCurve& curve,
   out.emulated = in.profile.emulated;
   out.host_cpus = in.profile.host_cpus;
   out.busy_cpus = std::clamp(in.profile.busy_cpus, 0.0, in.profile.host_cpus);
+  out.filled_by_job = situation.filled_by_job;
   out.one_machine = in.link.one_machine;
   out.cpu_quota = std::max(0.0, in.profile.cpu_quota);
   out.most_share = most_share(in);
@@ -555,6 +556,10 @@ Situation::Situation(const ForecastInput& forecast_input, const HypervisorCosts&
       cycles(DirtyCurve::each(forecast_input.profile)),
       beats(plausible_beats(forecast_input.profile, kDraws)),
       first_page_s(first_page_after_profile_s(forecast_input, costs)),
+      filled_by_job(learn_filled_by_job(
+          forecast_input.past, forecast_input.job ? forecast_input.job->id : JobId{},
+          forecast_input.link.goodput,
+          learn_crowding(forecast_input.past, forecast_input.source, forecast_input.destination))),
       pause_s(longest_pause_s(forecast_input.profile.cycles, kNextToNothing)) {}
 
 HypervisorCosts with_host_of(const MemoryProfile& profile, HypervisorCosts costs) {

@@ -21,6 +21,7 @@ struct Situation {
   std::vector<DirtyCurve> cycles;  // DirtyCurve::each()
   std::vector<Beat> beats;         // plausible_beats(): of a guest that writes in bursts of seconds
   double first_page_s = 0;         // from the profile to the first page, as past moves had it
+  double filled_by_job = 1;        // learn_filled_by_job()
   double pause_s = 0;              // the longest in which next to nothing was written
 };
 

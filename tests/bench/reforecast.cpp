@@ -12,6 +12,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,8 +195,12 @@ int run(const std::string& database, bool emulated) {
     moves = std::move(*found);
     auto vms = reader.vms();
     if (!vms) return vms.error();
-    for (const auto& vm : *vms) {
-      auto some = reader.forecasts(vm.id, kMostMoves);
+    // A VM that is no more, or was not packed, has its moves still.
+    std::set<std::string> ids;
+    for (const auto& vm : *vms) ids.insert(vm.id.value);
+    for (const auto& move : moves) ids.insert(move.vm.value);
+    for (const auto& id : ids) {
+      auto some = reader.forecasts(VmId{id}, kMostMoves);
       if (!some) return some.error();
       made.insert(made.end(), some->begin(), some->end());
     }

@@ -15,6 +15,8 @@ from lib.waiting import wait_until
 POOL = "still"
 #: All that it takes to move a VM that stands still.
 PATIENCE_S = 90.0
+#: A port of the guest that refuses: that comes from itself, so it runs.
+NOBODY_LISTENS = 9
 
 
 class StandingStillTest(unittest.TestCase):
@@ -23,7 +25,7 @@ class StandingStillTest(unittest.TestCase):
         cls.cluster = Cluster()
         cls.cluster.restore()
         cls.cluster.without_pools()
-        cls.vm = cls.cluster.ensure_pool(POOL, 1)[0]
+        cls.other, cls.vm = cls.cluster.ensure_pool(POOL, 2)
         row = cls.cluster.get(f"vms/{cls.vm}")
         cls.ip = row["ip"]
         echo.fix_neighbour(cls, cls.ip, row["mac"])
@@ -69,6 +71,14 @@ class StandingStillTest(unittest.TestCase):
         self.assertEqual(self.answer(PATIENCE_S), 7, "the question was lost")
         self.assertEqual(self.cluster.ended(operation)["outcome"], "succeeded")
         self.assertEqual(self.cluster.assert_runs_once(self.vm), self.destination)
+
+    def test_a_rank_that_has_not_met_it_yet_waits_for_it(self) -> None:
+        """Open MPI connects ranks when they first talk; one that is told that there is no such host hangs."""
+        operation = self.begin()
+        said = self.cluster.mare("job", "submit", POOL, "-n", "1", "--follow", "--", "bash", "-c",
+                                 f"exec 3<>/dev/tcp/{self.ip}/{NOBODY_LISTENS}", check=False).stdout
+        self.assertIn("Connection refused", said, "it did not wait until the VM ran again")
+        self.assertEqual(self.cluster.ended(operation)["outcome"], "succeeded")
 
     def test_a_vm_that_stays_after_all_is_found(self) -> None:
         operation = self.begin()

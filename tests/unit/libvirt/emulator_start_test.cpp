@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -76,7 +77,7 @@ TEST_F(EmulatorStartTest, TheQuickestOfSomeIsKept) {
   const std::string may_go = directory_.path() + "/go";
   start.begin(emulator("n=$(wc -l <" + directory_.path() + "/words)\nwhile [ ! -e " + may_go +
                        "$n ]; do :; done\n" + kEnds),
-              false, timed, log);
+              false, timed, log, [] { return true; });
   std::ptrdiff_t starts = 0;
   for (const int took_ms : {300, 100, 200, 90, 400}) {
     ++starts;
@@ -92,6 +93,22 @@ TEST_F(EmulatorStartTest, TheQuickestOfSomeIsKept) {
   EXPECT_EQ(start.quickest(), Milliseconds{90});
 }
 
+TEST_F(EmulatorStartTest, OthersFollowWhileNothingMoves) {
+  Log log(clock_, LogLevel::Error);
+  std::atomic<bool> still = true;
+  EmulatorStart start({Milliseconds{1}, Milliseconds{1}});
+  start.begin(emulator(kEnds), false, clock_, log, [&] { return still.load(); });
+  const auto starts = [this] { return std::ranges::count(words(), '\n'); };
+  // More than at once, and more than soon after.
+  for (int i = 0; i < 500 && starts() < 25; ++i) clock_.sleep_for(Milliseconds{20});
+  EXPECT_GE(starts(), 25);
+  still = false;
+  clock_.sleep_for(Milliseconds{300});  // one may be under way
+  const auto before = starts();
+  clock_.sleep_for(Milliseconds{300});
+  EXPECT_EQ(starts(), before);
+}
+
 TEST_F(EmulatorStartTest, AHostWithoutOneSaysSoOnceAndKnowsNothing) {
   std::mutex mutex;
   std::string said;
@@ -101,17 +118,17 @@ TEST_F(EmulatorStartTest, AHostWithoutOneSaysSoOnceAndKnowsNothing) {
       said += line;
     });
     EmulatorStart start;
-    start.begin(emulator("exit 3"), false, clock_, log);
+    start.begin(emulator("exit 3"), false, clock_, log, [] { return true; });
     const auto silent = [&] {
       const std::lock_guard lock(mutex);
       return said.empty();
     };
     for (int i = 0; i < 500 && silent(); ++i) clock_.sleep_for(Milliseconds{20});
     EmulatorStart none;
-    none.begin("", false, clock_, log);
+    none.begin("", false, clock_, log, [] { return true; });
     EXPECT_EQ(none.quickest().count(), 0);
   }
-  EXPECT_THAT(said, HasSubstr("exit status 3; forecasts go by what is usual elsewhere"));
+  EXPECT_THAT(said, HasSubstr("exit status 3; forecasts go by what is known, or usual"));
   EXPECT_EQ(std::ranges::count(words(), '\n'), 1);
 }
 

@@ -122,6 +122,46 @@ TEST(Crowding, IsItsHosts) {
   EXPECT_NEAR(learned(past, "h7"), 1, 0.01);
 }
 
+TEST(Crowding, AJobsOwnShareOfALinkIsLearnedFromItsMoves) {
+  const auto of_job = [](double unfilled, const char* job, double link = 11.77e6) {
+    PastMove out = move(0, unfilled);
+    out.job = JobId{job};
+    out.link_goodput = BytesPerSecond{link};
+    return out;
+  };
+  const JobId job{"job-1"};
+  const BytesPerSecond link{11.77e6};
+  EXPECT_DOUBLE_EQ(learn_filled_by_job({}, job, link, 1), 1);
+  // One move is believed half, three by three quarters.
+  EXPECT_NEAR(learn_filled_by_job({of_job(0.2, "job-1")}, job, link, 1), 0.9, 1e-9);
+  const std::vector<PastMove> three(3, of_job(0.2, "job-1"));
+  EXPECT_NEAR(learn_filled_by_job(three, job, link, 1), 0.85, 1e-9);
+  // Nor another job's nor another link's; and who is in none has none.
+  EXPECT_DOUBLE_EQ(learn_filled_by_job(three, JobId{"job-2"}, link, 1), 1);
+  EXPECT_DOUBLE_EQ(learn_filled_by_job(three, job, kGigabit, 1), 1);
+  EXPECT_DOUBLE_EQ(learn_filled_by_job(three, JobId{}, link, 1), 1);
+  // What busy CPUs explain is not the job's.
+  PastMove crowded = of_job(0.2, "job-1");
+  crowded.usual_unfilled = 0.1;
+  EXPECT_NEAR(learn_filled_by_job({crowded}, job, link, 2), 1, 1e-9);
+}
+
+TEST(Crowding, AJobThatSharesItsLinkIsSaidToTakeLonger) {
+  ForecastInput in = input(1 * kMega, 4 * kMega);
+  in.job->id = JobId{"job-1"};
+  const auto takes = [&in](Strategy strategy) {
+    return estimate(Situation(in, HypervisorCosts{}), strategy).replay.total_time_s;
+  };
+  const double live = takes(Strategy::PreCopy);
+  const double lazy = takes(Strategy::PostCopy);
+  PastMove before = move(0, 0.2);
+  before.job = in.job->id;
+  before.link_goodput = in.link.goodput;
+  in.past = {before};
+  EXPECT_NEAR(takes(Strategy::PreCopy) / live, 1 / 0.9, 0.02);
+  EXPECT_NEAR(takes(Strategy::PostCopy) / lazy, 1 / 0.93, 0.02);
+}
+
 TEST(Crowding, WhatWasLearnedMakesMovesOnBusyHostsLonger) {
   ForecastInput in = input(1 * kMega, 4 * kMega);
   in.link.goodput = kGigabit;

@@ -28,10 +28,10 @@ TEST(Forecast, PreCopyWaitsForLessToBeLeftWhereThatIsSureToCome) {
   ForecastInput busy = input(100 * kMega, 1.5 * kMega);
   offer_only(busy, {Strategy::PreCopy});
   EXPECT_NE(forecast(busy).sending.downtime_limit, Milliseconds{30});
-  // And what fits into 60, but not into 30.
+  // And what fits into 100, but not into 60.
   ForecastInput between = input(100 * kMega, 1 * kMega);
   offer_only(between, {Strategy::PreCopy});
-  EXPECT_EQ(forecast(between).sending.downtime_limit, Milliseconds{60});
+  EXPECT_EQ(forecast(between).sending.downtime_limit, Milliseconds{100});
   // Never more than the policy allows: 25 ms less device state and switch.
   calm.policy.downtime_limit = Milliseconds{90};
   EXPECT_LE(forecast(calm).sending.downtime_limit, Milliseconds{30});

@@ -26,10 +26,10 @@ Replay replayed(const MemoryProfile& profile, const test::Move& move) {
   in.link_rate = move.link_pages_per_s * (4096 + 8);
   in.downtime_limit_s = move.downtime_limit_s;
   in.sending.strategy = move.throttled ? Strategy::Throttled : Strategy::PreCopy;
-  // The simulated one sends pages in no order, and nothing else is to its slices.
+  // The simulated one sends pages in no order, and looks at its clock all the time.
   HypervisorCosts costs;
   costs.written_again = 1;
-  costs.below_threshold = 0.5;
+  costs.pages_of_look = 0;
   return replay(in, costs);
 }
 
