@@ -138,6 +138,7 @@ class FaultTest(unittest.TestCase):
     def test_a_host_that_is_down(self) -> None:
         vm = self.vms[0]
         host = self.cluster.another_host(self.cluster.host_of(vm))
+        self.seen()  # a template that it makes would stay half made
         self.cluster.kill_agent(host)
         self.cluster.wait_health(host, "down")
         with self.nothing_changes():
