@@ -22,7 +22,7 @@ namespace mare::libvirt {
 namespace {
 
 // The first one brings its files into memory. A host where agents begin is seldom quiet: three of
-// them on two CPUs had 198 ms for the quickest of five, where one takes 110 to 130 ms alone. So
+// them on two CPUs had 198 ms for the quickest of five, where eight alone took 110 to 170. So
 // others follow, of which some will meet a quiet moment.
 constexpr int kAtOnce = 5;
 constexpr int kSoon = 15;
