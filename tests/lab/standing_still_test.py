@@ -25,7 +25,7 @@ class StandingStillTest(unittest.TestCase):
         cls.cluster = Cluster()
         cls.cluster.restore()
         cls.cluster.without_pools()
-        cls.other, cls.vm = cls.cluster.ensure_pool(POOL, 2)
+        cls.vm = cls.cluster.ensure_pool(POOL, 2)[1]
         row = cls.cluster.get(f"vms/{cls.vm}")
         cls.ip = row["ip"]
         echo.fix_neighbour(cls, cls.ip, row["mac"])

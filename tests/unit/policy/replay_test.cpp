@@ -103,7 +103,7 @@ TEST(Replay, WhatIsMarkedWasWrittenSinceTheRoundsBeganThatItIsLeftOf) {
 }
 
 TEST(Replay, ASliceEndsWithA64thPage) {
-  // 64 pages take 26.3 ms over the link, so two of them 52.5; over one of twice the time three.
+  // 64 pages take 26.3 ms over the link, so two of them 52.5; over a slower one two take longer.
   const DirtyCurve curve({{0, 0}, {0.01, 0.4 * kMega}, {50, 10.4 * kMega}}, 1, 200 * kMega);
   HypervisorCosts costs;
   costs.written_again = 0;
